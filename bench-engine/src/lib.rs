@@ -1,0 +1,9 @@
+//! The load path of tarebench: bytes in, stamped exchanges out.
+//!
+//! This crate never prints, logs or exits. `wire`, `exchange`, `conn`, `timers` and `record` are pure:
+//! time is a parameter, there is no socket, clock or thread in them. Unsafe code is confined to
+//! `io::uring`.
+#![deny(unsafe_code)]
+
+pub mod clock;
+pub mod units;

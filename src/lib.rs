@@ -1,0 +1,4 @@
+//! The library half of the `tarebench` binary: what to run, and what it meant.
+#![forbid(unsafe_code)]
+
+pub mod rundir;
