@@ -6,4 +6,7 @@
 #![deny(unsafe_code)]
 
 pub mod clock;
+pub mod exchange;
+pub mod record;
 pub mod units;
+pub mod wire;
