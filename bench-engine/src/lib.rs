@@ -6,7 +6,13 @@
 #![deny(unsafe_code)]
 
 pub mod clock;
+pub mod conn;
+pub mod cpu;
+pub mod engine;
 pub mod exchange;
+pub mod io;
 pub mod record;
+pub mod timers;
 pub mod units;
 pub mod wire;
+pub mod worker;

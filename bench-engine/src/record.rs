@@ -5,6 +5,7 @@ use crate::units::{Instant, Nanos, WallInstant};
 use crate::wire::body::BodyError;
 use crate::wire::head::HeadError;
 use crate::wire::sse::SseError;
+use bytes::Bytes;
 use std::fmt;
 use thiserror::Error;
 
@@ -396,7 +397,7 @@ pub struct Finished {
     /// [`crate::engine::Job`] it was.
     pub job: u64,
     /// The request's bytes, to be freed elsewhere.
-    pub request: Option<Box<[u8]>>,
+    pub request: Option<Bytes>,
     /// Connection slot of the worker; None when none was tried.
     pub conn: Option<u32>,
     /// The connection had carried a request before.

@@ -211,7 +211,6 @@ impl Reading {
         match event.how {
             Dispatch::Bare => return,
             Dispatch::Done | Dispatch::UnterminatedDone => {
-                self.first_event.get_or_insert(stamp);
                 self.done.get_or_insert(stamp);
                 return;
             }

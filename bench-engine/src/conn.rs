@@ -1,0 +1,201 @@
+//! One connection slot: whether there is a connection, what it has carried, and the request on it.
+//! Also what is learnt about the server's idea of keep-alive.
+
+use crate::record::{Due, Ending, Finished};
+use crate::units::{Instant, Nanos, WallInstant};
+use bytes::Bytes;
+
+/// A request ready to go, made before its turn.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Names it to whoever reads the records.
+    pub id: u64,
+    /// Head and body.
+    pub request: Bytes,
+}
+
+/// A connection slot's state.
+#[derive(Debug)]
+pub enum Conn {
+    /// No connection.
+    Closed {
+        /// The server ended the one before.
+        by_server: bool,
+    },
+    /// Being opened.
+    Opening {
+        /// Since when.
+        since: Instant,
+        /// It replaces one that the server ended.
+        replaces: bool,
+        /// The request that waits for it.
+        current: Option<Current>,
+    },
+    /// Open, and nothing on it.
+    Ready(Open),
+    /// Open, with a request on it.
+    Busy(Open, Current),
+}
+
+/// What an open connection has been through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Open {
+    /// Requests it carried before.
+    pub carried: u32,
+    /// It replaces one that the server ended.
+    pub replaces: bool,
+    /// Its last reply ended then.
+    pub idle_since: Instant,
+}
+
+/// The request of a slot, and its stamps so far.
+#[derive(Debug)]
+pub struct Current {
+    /// The job.
+    pub job: Job,
+    /// Number of its last send.
+    pub sequence: u64,
+    /// When its turn had come.
+    pub due: Due,
+    /// When it was taken up.
+    pub taken: Instant,
+    /// Duration of the connect made for it.
+    pub connect: Option<Nanos>,
+    /// Sent on a connection that had carried one.
+    pub reused: bool,
+    /// Sent on the first use of a connection that replaces one the server ended.
+    pub reopened: bool,
+    /// Times it was sent anew.
+    pub retries: u32,
+    /// Before the enter with its first byte.
+    pub submit: Option<Instant>,
+    /// After it.
+    pub handed: Option<Instant>,
+    /// The kernel has its last byte.
+    pub sent: Option<Instant>,
+    /// TX stamp of its last byte, and when that was read.
+    pub wire_out: Option<(WallInstant, Instant)>,
+    /// Sending failed with this errno; what the server has to say may still come.
+    pub send_failed: Option<i32>,
+    /// Bytes of the reply.
+    pub bytes_in: u64,
+    /// Reads of the reply.
+    pub reads: u32,
+}
+
+impl Current {
+    /// A request taken up at `taken`.
+    pub fn new(job: Job, due: Due, taken: Instant) -> Self {
+        Current {
+            job,
+            sequence: 0,
+            due,
+            taken,
+            connect: None,
+            reused: false,
+            reopened: false,
+            retries: 0,
+            submit: None,
+            handed: None,
+            sent: None,
+            wire_out: None,
+            send_failed: None,
+            bytes_in: 0,
+            reads: 0,
+        }
+    }
+
+    /// It may be sent anew: it went out on a kept-alive connection that died before any byte of the reply.
+    pub fn may_retry(&self) -> bool {
+        self.reused && self.reads == 0 && self.retries == 0
+    }
+
+    /// Forgets the first try, all but its turn.
+    pub fn retry(self) -> Self {
+        Current { retries: self.retries + 1, ..Current::new(self.job, self.due, self.taken) }
+    }
+
+    /// The record of it. The tape's last block is added by the caller.
+    pub fn finished(self, conn: u32, ending: Ending, ended: Instant) -> Finished {
+        let bytes_out = if self.sent.is_some() { self.job.request.len() as u64 } else { 0 };
+        Finished {
+            job: self.job.id,
+            request: Some(self.job.request),
+            conn: Some(conn),
+            conn_reused: self.reused,
+            reopened: self.reopened,
+            retries: self.retries,
+            due: self.due,
+            taken: Some(self.taken),
+            submit: self.submit,
+            handed: self.handed,
+            sent: self.sent,
+            wire_out: self.wire_out,
+            connect: self.connect,
+            bytes_out,
+            bytes_in: self.bytes_in,
+            reads: self.reads,
+            ending,
+            ended,
+            block: None,
+            sequence: self.sequence,
+        }
+    }
+}
+
+/// What is known of the server's keep-alive. Some servers announce it and close after every reply; sending
+/// on such a connection loses the request, so it is learnt from the first one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeepAlive {
+    /// Nothing yet.
+    #[default]
+    Untried,
+    /// A connection has carried two requests.
+    Works,
+    /// A connection was closed right after its first reply, although it was to be kept.
+    Refused,
+}
+
+/// A close within this time after a reply is taken for the server's habit, not for an idle timeout.
+const HABIT: Nanos = Nanos::from_secs(1);
+
+impl KeepAlive {
+    /// A reply came on a connection that had carried a request before.
+    pub fn reuse_worked(&mut self) {
+        *self = KeepAlive::Works;
+    }
+
+    /// A kept-alive connection was found closed, so long after its last reply.
+    pub fn found_closed(&mut self, open: Open, now: Instant) {
+        let soon = now.saturating_since(open.idle_since) < HABIT;
+        if *self == KeepAlive::Untried && open.carried > 0 && soon {
+            *self = KeepAlive::Refused;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(carried: u32) -> Open {
+        Open { carried, replaces: false, idle_since: Instant::from_ns(0) }
+    }
+
+    #[test]
+    fn a_habit_is_learnt_and_an_idle_timeout_is_not() {
+        let mut soon = KeepAlive::default();
+        soon.found_closed(open(1), Instant::from_ns(1_000));
+        assert_eq!(soon, KeepAlive::Refused);
+        let mut late = KeepAlive::default();
+        late.found_closed(open(1), Instant::from_ns(5_000_000_000));
+        assert_eq!(late, KeepAlive::Untried);
+        let mut works = KeepAlive::default();
+        works.reuse_worked();
+        works.found_closed(open(1), Instant::from_ns(1_000));
+        assert_eq!(works, KeepAlive::Works);
+        let mut unused = KeepAlive::default();
+        unused.found_closed(open(0), Instant::from_ns(1_000));
+        assert_eq!(unused, KeepAlive::Untried);
+    }
+}

@@ -1,0 +1,230 @@
+//! Worker threads: started once, pinned, given windows to run.
+
+use crate::conn::KeepAlive;
+use crate::cpu::{self, PinError};
+use crate::io::uring::probe::Capabilities;
+use crate::io::uring::{RingError, UringDriver, UringOptions};
+use crate::units::Instant;
+use crate::worker::{Prepared, Shared, WindowReport, Worker, WorkerOptions};
+use nix::unistd::gettid;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use thiserror::Error;
+
+/// What the workers are to be.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// The same for every worker, but for `index` and `slots`.
+    pub worker: WorkerOptions,
+    /// Slots of each worker: as many workers as entries.
+    pub slots: Vec<u32>,
+    /// Core of each worker.
+    pub cores: Vec<usize>,
+}
+
+/// Why the workers could not be started.
+#[derive(Debug, Error)]
+pub enum EngineError {
+    /// A worker could not be pinned.
+    #[error(transparent)]
+    Pin(#[from] PinError),
+    /// A worker has no ring.
+    #[error(transparent)]
+    Ring(#[from] RingError),
+    /// A thread could not be made, or ended by itself.
+    #[error("worker {0} ended unexpectedly; this is a bug in tarebench, and what was measured is kept")]
+    Gone(u32),
+    /// The system refuses a thread.
+    #[error("a worker thread cannot be started: {0}")]
+    Thread(std::io::Error),
+}
+
+/// A running worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerInfo {
+    /// From 0.
+    pub index: u32,
+    /// Where it is pinned.
+    pub core: usize,
+    /// Kernel thread id.
+    pub tid: i32,
+    /// Bytes of its receive pool.
+    pub receive_pool_bytes: usize,
+}
+
+enum Order {
+    Prepare { slots: u32 },
+    Run { slots: u32, opened: Instant },
+}
+
+enum Answer {
+    Ready(WorkerInfo),
+    Failed(EngineError),
+    Prepared(Prepared),
+    Done(Box<WindowReport>),
+}
+
+/// The workers.
+pub struct Engine {
+    workers: Vec<Handle>,
+}
+
+struct Handle {
+    info: WorkerInfo,
+    orders: Sender<Order>,
+    answers: Receiver<Answer>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Engine {
+    /// Starts and pins the workers.
+    ///
+    /// # Errors
+    /// [`EngineError`]; no thread is left behind.
+    pub fn start(options: &EngineOptions, found: &Capabilities, shared: &Arc<Shared>) -> Result<Self, EngineError> {
+        let mut engine = Engine { workers: Vec::new() };
+        for (index, (&slots, &core)) in options.slots.iter().zip(&options.cores).enumerate() {
+            let worker = WorkerOptions { index: index as u32, slots, ..options.worker };
+            let (orders, take_order) = channel();
+            let (answer, answers) = channel();
+            let (shared, stamps) = (Arc::clone(shared), found.stamps);
+            let thread = std::thread::Builder::new()
+                .name(format!("worker-{index}"))
+                .spawn(move || {
+                    let (info, worker) = match set_up(worker, core, stamps, shared) {
+                        Ok(ready) => ready,
+                        Err(error) => {
+                            let _ = answer.send(Answer::Failed(error));
+                            return;
+                        }
+                    };
+                    let _ = answer.send(Answer::Ready(info));
+                    serve(worker, &take_order, &answer);
+                })
+                .map_err(EngineError::Thread)?;
+            let info = match answers.recv() {
+                Ok(Answer::Ready(info)) => info,
+                Ok(Answer::Failed(error)) => return Err(error),
+                _ => return Err(EngineError::Gone(index as u32)),
+            };
+            engine.workers.push(Handle { info, orders, answers, thread: Some(thread) });
+        }
+        Ok(engine)
+    }
+
+    /// The workers as they run.
+    pub fn workers(&self) -> impl Iterator<Item = WorkerInfo> + '_ {
+        self.workers.iter().map(|w| w.info)
+    }
+
+    /// Opens the connections of a window, `slots` for each worker, and waits for it.
+    ///
+    /// # Errors
+    /// [`EngineError::Gone`].
+    pub fn prepare(&self, slots: &[u32]) -> Result<Vec<Prepared>, EngineError> {
+        self.order(slots, |slots| Order::Prepare { slots })?;
+        self.collect(|answer| match answer {
+            Answer::Prepared(prepared) => Some(prepared),
+            _ => None,
+        })
+    }
+
+    /// Lets a window run from `opened` on. [`Engine::finish_window`] waits for its end.
+    ///
+    /// # Errors
+    /// [`EngineError::Gone`].
+    pub fn begin_window(&self, slots: &[u32], opened: Instant) -> Result<(), EngineError> {
+        self.order(slots, |slots| Order::Run { slots, opened })
+    }
+
+    /// Whether every worker has finished the window. Reports are kept in `done`.
+    ///
+    /// # Errors
+    /// [`EngineError::Gone`].
+    pub fn poll_window(&self, done: &mut Vec<WindowReport>) -> Result<bool, EngineError> {
+        for worker in &self.workers {
+            if done.iter().any(|r| r.worker == worker.info.index) {
+                continue;
+            }
+            match worker.answers.try_recv() {
+                Ok(Answer::Done(report)) => done.push(*report),
+                Err(std::sync::mpsc::TryRecvError::Empty) => {}
+                _ => return Err(EngineError::Gone(worker.info.index)),
+            }
+        }
+        Ok(done.len() == self.workers.len())
+    }
+
+    fn order(&self, slots: &[u32], order: impl Fn(u32) -> Order) -> Result<(), EngineError> {
+        for (worker, &slots) in self.workers.iter().zip(slots) {
+            worker.orders.send(order(slots)).map_err(|_| EngineError::Gone(worker.info.index))?;
+        }
+        Ok(())
+    }
+
+    fn collect<T>(&self, take: impl Fn(Answer) -> Option<T>) -> Result<Vec<T>, EngineError> {
+        let of = |w: &Handle| w.answers.recv().ok().and_then(&take).ok_or(EngineError::Gone(w.info.index));
+        self.workers.iter().map(of).collect()
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        for worker in &mut self.workers {
+            let (closed, _) = channel();
+            worker.orders = closed;
+            if let Some(thread) = worker.thread.take() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+fn set_up(
+    options: WorkerOptions,
+    core: usize,
+    stamps: Option<crate::io::uring::TxStamps>,
+    shared: Arc<Shared>,
+) -> Result<(WorkerInfo, Worker<UringDriver>), EngineError> {
+    cpu::pin(core)?;
+    // waits end when they should, not up to 50 us later (prctl(2), PR_SET_TIMERSLACK)
+    let _ = nix::sys::prctl::set_timerslack(1);
+    let driver = UringDriver::new(UringOptions { connections: options.slots, stamps })?;
+    let info = WorkerInfo {
+        index: options.index,
+        core,
+        tid: gettid().as_raw(),
+        receive_pool_bytes: driver.receive_pool_bytes(),
+    };
+    Ok((info, Worker::new(driver, options, shared)))
+}
+
+/// Carries out orders until nobody can give any.
+fn serve(mut worker: Worker<UringDriver>, orders: &Receiver<Order>, answers: &Sender<Answer>) {
+    while let Ok(order) = orders.recv() {
+        let answer = match order {
+            Order::Prepare { slots } => Answer::Prepared(worker.prepare(slots)),
+            Order::Run { slots, opened } => Answer::Done(Box::new(worker.run_window(slots, opened))),
+        };
+        if answers.send(answer).is_err() {
+            break;
+        }
+    }
+    worker.close_all();
+}
+
+/// `slots` spread over `workers`, the first ones taking what is left over.
+pub fn spread(slots: u32, workers: u32) -> Vec<u32> {
+    (0..workers).map(|w| slots / workers + u32::from(w < slots % workers)).collect()
+}
+
+/// The strictest knowledge of several workers.
+pub fn keep_alive_of(reports: &[WindowReport]) -> KeepAlive {
+    let any = |k: KeepAlive| reports.iter().any(|r| r.keep_alive == k);
+    match () {
+        () if any(KeepAlive::Refused) => KeepAlive::Refused,
+        () if any(KeepAlive::Works) => KeepAlive::Works,
+        () => KeepAlive::Untried,
+    }
+}

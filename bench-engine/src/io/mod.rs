@@ -1,0 +1,112 @@
+//! The contract of a driver: what a worker asks of the kernel, and what comes back with stamps on it.
+//!
+//! A driver owns sockets and buffers; a worker owns meaning. Time enters here: `seen` is read once when a
+//! system call returns, before anything is parsed, and `submit` once just before the call that sends.
+
+pub mod uring;
+
+use crate::record::{ClientFault, ReadStamp};
+use crate::units::{Instant, WallInstant};
+use bytes::Bytes;
+use std::net::SocketAddr;
+
+/// A connection slot of one worker, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnId(pub u32);
+
+/// Something that happened on a connection.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// The connection is open.
+    Connected {
+        /// When the completion was seen.
+        at: Instant,
+    },
+    /// It could not be opened, with this errno.
+    ConnectFailed(i32),
+    /// There is no socket to open it with.
+    NoSocket(ClientFault),
+    /// The first bytes of a request were given to the kernel.
+    Handed {
+        /// As given with the send.
+        sequence: u64,
+        /// Just before the system call.
+        submit: Instant,
+        /// On its return.
+        handed: Instant,
+    },
+    /// The kernel has taken the last byte of a request.
+    Sent {
+        /// As given with the send.
+        sequence: u64,
+        /// When the completion was seen.
+        at: Instant,
+    },
+    /// Sending failed with this errno.
+    SendFailed(i32),
+    /// TX stamp of the last byte of a request. It may come after the reply.
+    WireOut {
+        /// As given with the send.
+        sequence: u64,
+        /// The stamp.
+        wall: WallInstant,
+        /// When it was read.
+        at: Instant,
+    },
+    /// Bytes of the reply. The driver leaves `read_no` at 0.
+    Received(&'a [u8], ReadStamp),
+    /// The peer will send no more.
+    PeerClosed {
+        /// When that was seen.
+        at: Instant,
+    },
+    /// Receiving failed with this errno.
+    ReceiveFailed(i32),
+}
+
+/// Takes in what happened.
+pub trait Events {
+    /// One event on one connection.
+    fn on(&mut self, conn: ConnId, event: Event<'_>);
+}
+
+/// Counters of a driver, cumulative.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DriverCounters {
+    /// System calls that brought completions.
+    pub batches: u64,
+    /// Most completions of one such call.
+    pub max_batch: u32,
+    /// Completions.
+    pub completions: u64,
+    /// Time between the return of a call with completions and the next wait.
+    pub busy_ns: u64,
+    /// Receives that ended because all buffers were in use; re-armed.
+    pub buffers_exhausted: u64,
+    /// Completions lost: must stay 0.
+    pub ring_overflow: u64,
+    /// Reads without the RX stamp they should have had.
+    pub rx_stamps_missing: u64,
+}
+
+/// How a worker reaches the kernel.
+pub trait Driver {
+    /// The time, from this driver's clock.
+    fn now(&self) -> Instant;
+
+    /// Begins to open `conn`, which must not be open. Ends in `Connected`, `ConnectFailed` or `NoSocket`.
+    fn open(&mut self, conn: ConnId, to: SocketAddr);
+
+    /// Queues the whole of a request; it goes out in the next turn. Ends in `Handed`, then `Sent` or
+    /// `SendFailed`; `WireOut` comes when and if the kernel gives it.
+    fn send(&mut self, conn: ConnId, sequence: u64, request: Bytes);
+
+    /// Ends everything on `conn` and frees it: no event of it follows but late `WireOut`s.
+    fn close(&mut self, conn: ConnId);
+
+    /// Sends what is queued, waits for something to happen, at most until `until`, and hands it over.
+    fn turn(&mut self, until: Instant, events: &mut impl Events);
+
+    /// Counters so far.
+    fn counters(&self) -> DriverCounters;
+}

@@ -1,0 +1,579 @@
+//! The io_uring driver: one ring per worker, multishot `recvmsg` into provided buffers, kernel stamps.
+//!
+//! The only unsafe code of the project is in this folder. What the flags and operations do is in
+//! `io_uring_setup(2)`, `io_uring_enter(2)` and liburing's manual pages.
+#![allow(unsafe_code)]
+
+mod buffers;
+pub mod probe;
+mod stamps;
+
+use super::{ConnId, Driver, DriverCounters, Event, Events};
+use crate::clock::{Clock, SystemClock};
+use crate::record::{ClientFault, ReadStamp};
+use crate::units::{Instant, Nanos, WallInstant};
+use buffers::{BUFFER_BYTES, BufferRing};
+use bytes::Bytes;
+use io_uring::types::{CancelBuilder, Fd, RecvMsgOut, SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrLike, SockaddrStorage, setsockopt, socket, sockopt};
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use thiserror::Error;
+
+/// Requests sent by one enter at most: their `submit` and `handed` are its begin and end, so few share one.
+const SENDS_PER_ENTER: usize = 8;
+/// Buffers the kernel can fill before they are handled. One enter completes some twenty receives.
+const BUFFERS: u16 = 1024;
+const BUFFER_GROUP: u16 = 0;
+
+/// Where TX stamps are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TxStamps {
+    /// From the ring, by the socket command of Linux 6.17.
+    Ring,
+    /// From the socket's error queue.
+    ErrorQueue,
+}
+
+/// What a driver is made for.
+#[derive(Clone, Copy, Debug)]
+pub struct UringOptions {
+    /// Connections at once.
+    pub connections: u32,
+    /// Kernel stamps, and where the TX ones are read; None for user stamps only.
+    pub stamps: Option<TxStamps>,
+}
+
+/// Why there is no ring.
+#[derive(Debug, Error)]
+pub enum RingError {
+    /// Turned off for this process.
+    #[error("io_uring is forbidden here: {0}")]
+    Forbidden(&'static str),
+    /// The kernel has none, or hides it.
+    #[error("this kernel has no io_uring, or a seccomp filter hides it (io_uring_setup: ENOSYS)")]
+    Missing,
+    /// The kernel lacks a flag that is needed.
+    #[error("this kernel's io_uring is too old: Linux 6.1 or newer is needed ({0})")]
+    TooOld(io::Error),
+    /// Anything else.
+    #[error("io_uring cannot be set up: {0}")]
+    Io(io::Error),
+}
+
+impl RingError {
+    fn from_setup(error: io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::EPERM) => {
+                let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
+                RingError::Forbidden(match disabled.trim() {
+                    "2" => "kernel.io_uring_disabled is 2; an administrator can set it to 0 with sysctl",
+                    "1" => "kernel.io_uring_disabled is 1, which allows only privileged processes",
+                    _ => {
+                        "a seccomp filter denies it, as container runtimes do by default; \
+                          run the container with a profile that allows io_uring_setup, io_uring_enter, io_uring_register"
+                    }
+                })
+            }
+            Some(libc::ENOSYS) => RingError::Missing,
+            Some(libc::EINVAL) => RingError::TooOld(error),
+            _ => RingError::Io(error),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Op {
+    Connect,
+    Receive,
+    Send,
+    TxStamp,
+    ErrorQueue,
+    Cancel,
+}
+
+/// One completion, copied out of the ring.
+#[derive(Clone, Copy, Debug)]
+struct Completion {
+    user_data: u64,
+    result: i32,
+    flags: u32,
+    extra: [u64; 2],
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    request: Bytes,
+    sequence: u64,
+    offset: usize,
+}
+
+/// A socket slot. It is free again when no operation of it is pending.
+struct Socket {
+    fd: Option<OwnedFd>,
+    /// None once the connection was closed by us.
+    conn: Option<ConnId>,
+    pending: u32,
+    address: Box<SockaddrStorage>,
+    outgoing: Option<Outgoing>,
+    /// Bytes sent since stamping was switched on, as the kernel counts them.
+    sent_bytes: u32,
+    /// Byte ids whose TX stamps are awaited, and of which send.
+    awaited: [Option<(u32, u64)>; 2],
+    last_wall: Option<WallInstant>,
+    emptied: Instant,
+}
+
+/// The driver.
+pub struct UringDriver {
+    // dropped first: it ends the kernel's use of everything below
+    ring: IoUring<squeue::Entry, cqueue::Entry32>,
+    buffers: BufferRing,
+    message: Box<libc::msghdr>,
+    clock: SystemClock,
+    stamps: Option<TxStamps>,
+    sockets: Vec<Socket>,
+    free: Vec<u32>,
+    of_conn: Vec<Option<u32>>,
+    outbox: VecDeque<u32>,
+    faults: Vec<(ConnId, ClientFault)>,
+    batch: Vec<Completion>,
+    counters: DriverCounters,
+    /// Enters refused because completions had overflowed.
+    refused_enters: u64,
+    /// When the last batch began to be handled, while it is.
+    handling_since: Option<Instant>,
+}
+
+// SAFETY: every pointer in here refers to heap memory owned by the driver itself; a driver is used by one
+// thread at a time.
+unsafe impl Send for UringDriver {}
+
+impl UringDriver {
+    /// A driver with its ring. Must be made on the thread that will use it (SINGLE_ISSUER).
+    ///
+    /// # Errors
+    /// [`RingError`] says in words why there is none.
+    pub fn new(options: UringOptions) -> Result<Self, RingError> {
+        let sockets = options.connections * 2 + 16;
+        let completions = (sockets * 4).next_power_of_two().max(4096);
+        let ring = IoUring::<squeue::Entry, cqueue::Entry32>::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_taskrun_flag()
+            .setup_cqsize(completions)
+            .build(512)
+            .map_err(RingError::from_setup)?;
+        // a registered ring saves the kernel a lookup on each enter; without it everything still works
+        let _ = ring.submitter().register_ring_fd();
+        let buffers = BufferRing::register(&ring.submitter(), BUFFER_GROUP, BUFFERS).map_err(RingError::TooOld)?;
+        // SAFETY: an all-zero msghdr is a valid empty one.
+        let mut message: Box<libc::msghdr> = Box::new(unsafe { std::mem::zeroed() });
+        message.msg_controllen = if options.stamps.is_some() { stamps::CONTROL_BYTES } else { 0 };
+        let unused = SockaddrStorage::from(SocketAddr::from(([0, 0, 0, 0], 0)));
+        let empty = || Socket {
+            fd: None,
+            conn: None,
+            pending: 0,
+            address: Box::new(unused),
+            outgoing: None,
+            sent_bytes: 0,
+            awaited: [None; 2],
+            last_wall: None,
+            emptied: Instant::default(),
+        };
+        Ok(UringDriver {
+            ring,
+            buffers,
+            message,
+            clock: SystemClock,
+            stamps: options.stamps,
+            sockets: (0..sockets).map(|_| empty()).collect(),
+            free: (0..sockets).rev().collect(),
+            of_conn: vec![None; options.connections as usize],
+            outbox: VecDeque::with_capacity(sockets as usize),
+            faults: Vec::with_capacity(options.connections as usize),
+            batch: Vec::with_capacity(completions as usize),
+            counters: DriverCounters::default(),
+            refused_enters: 0,
+            handling_since: None,
+        })
+    }
+
+    /// Bytes of the pool that received data go to.
+    pub fn receive_pool_bytes(&self) -> usize {
+        self.buffers.pool_bytes()
+    }
+
+    fn new_socket(to: &SocketAddr) -> Result<OwnedFd, ClientFault> {
+        let family = if to.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+        let fault = |e: Errno| ClientFault::from_errno(e as i32).unwrap_or(ClientFault::Memory);
+        let fd = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).map_err(fault)?;
+        setsockopt(&fd, sockopt::TcpNoDelay, &true).map_err(fault)?;
+        Ok(fd)
+    }
+
+    fn push(&mut self, op: Op, socket: u32, entry: squeue::Entry) {
+        let entry = entry.user_data((op as u64) << 32 | u64::from(socket));
+        self.sockets[socket as usize].pending += 1;
+        loop {
+            // SAFETY: what the entry points to (address, message, request bytes) is owned by the socket slot or the
+            // driver, and stays in place until its completion is reaped: `pending` keeps the slot from being reused.
+            if unsafe { self.ring.submission().push(&entry) }.is_ok() {
+                return;
+            }
+            self.submit_only();
+        }
+    }
+
+    /// Gives the kernel what is queued, without waiting and without running its deferred work.
+    fn submit_only(&mut self) {
+        let queued = self.ring.submission().len() as u32;
+        if queued > 0 {
+            // SAFETY: plain submission: no argument is passed.
+            let entered = unsafe { self.ring.submitter().enter::<libc::sigset_t>(queued, 0, 0, None) };
+            self.check_enter(entered.map(|_| ()));
+        }
+    }
+
+    fn check_enter(&mut self, entered: io::Result<()>) {
+        match entered.err().and_then(|e| e.raw_os_error()) {
+            None | Some(libc::ETIME | libc::EINTR | libc::EAGAIN) => {}
+            Some(libc::EBUSY) => self.refused_enters += 1,
+            Some(errno) => panic!("io_uring_enter failed with {}: an entry of ours is wrong", Errno::from_raw(errno)),
+        }
+    }
+
+    fn arm_receive(&mut self, socket: u32) {
+        let Some(fd) = self.sockets[socket as usize].fd.as_ref().map(|fd| Fd(fd.as_raw_fd())) else { return };
+        let entry = opcode::RecvMsgMulti::new(fd, &raw const *self.message, BUFFER_GROUP).build();
+        self.push(Op::Receive, socket, entry);
+    }
+
+    fn arm_tx_stamps(&mut self, socket: u32) {
+        let Some(fd) = self.sockets[socket as usize].fd.as_ref().map(|fd| Fd(fd.as_raw_fd())) else { return };
+        match self.stamps {
+            Some(TxStamps::Ring) => {
+                let entry = opcode::UringCmd16::new(fd, stamps::SOCKET_URING_OP_TX_TIMESTAMP).build();
+                self.push(Op::TxStamp, socket, entry);
+            }
+            Some(TxStamps::ErrorQueue) => {
+                let entry = opcode::PollAdd::new(fd, libc::POLLERR as u32).multi(true).build();
+                self.push(Op::ErrorQueue, socket, entry);
+            }
+            None => {}
+        }
+    }
+
+    /// Sends some of what is queued: the only place where a request begins to leave.
+    fn send_some(&mut self, events: &mut impl Events) {
+        let mut sent = [0; SENDS_PER_ENTER];
+        let mut n = 0;
+        while n < SENDS_PER_ENTER {
+            let Some(socket) = self.outbox.pop_front() else { break };
+            let slot = &self.sockets[socket as usize];
+            let (Some(fd), Some(out)) = (&slot.fd, &slot.outgoing) else { continue };
+            let rest = &out.request[out.offset..];
+            let entry = opcode::Send::new(Fd(fd.as_raw_fd()), rest.as_ptr(), rest.len() as u32)
+                .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
+                .build();
+            self.push(Op::Send, socket, entry);
+            sent[n] = socket;
+            n += 1;
+        }
+        let submit = self.clock.now();
+        self.submit_only();
+        let handed = self.clock.now();
+        for socket in &sent[..n] {
+            let slot = &self.sockets[*socket as usize];
+            if let (Some(conn), Some(Outgoing { sequence, offset: 0, .. })) = (slot.conn, &slot.outgoing) {
+                events.on(conn, Event::Handed { sequence: *sequence, submit, handed });
+            }
+        }
+        self.reap(submit, handed, events);
+    }
+
+    /// Takes all completions there are; `seen` was read when the enter that began at `began` returned.
+    fn reap(&mut self, began: Instant, seen: Instant, events: &mut impl Events) {
+        let mut batch = std::mem::take(&mut self.batch);
+        batch.extend(self.ring.completion().map(|c| Completion {
+            user_data: c.user_data(),
+            result: c.result(),
+            flags: c.flags(),
+            extra: *c.big_cqe(),
+        }));
+        self.counters.ring_overflow = self.refused_enters + u64::from(self.ring.completion().overflow());
+        if !batch.is_empty() {
+            self.handling_since = Some(seen);
+            self.counters.batches += 1;
+            self.counters.completions += batch.len() as u64;
+            self.counters.max_batch = self.counters.max_batch.max(batch.len() as u32);
+            for (pos, completion) in batch.iter().enumerate() {
+                self.complete(completion, began, seen, pos as u32, events);
+            }
+            self.buffers.publish();
+            batch.clear();
+        }
+        self.batch = batch;
+    }
+
+    fn complete(&mut self, c: &Completion, began: Instant, seen: Instant, pos: u32, events: &mut impl Events) {
+        let socket = c.user_data as u32;
+        let more = cqueue::more(c.flags);
+        if !more {
+            self.sockets[socket as usize].pending -= 1;
+        }
+        match (c.user_data >> 32) as u8 {
+            op if op == Op::Connect as u8 => self.on_connect(socket, c.result, began, seen, events),
+            op if op == Op::Receive as u8 => self.on_receive(socket, c, began, seen, pos, events),
+            op if op == Op::Send as u8 => self.on_send(socket, c.result, seen, events),
+            op if op == Op::TxStamp as u8 => self.on_tx_stamp(socket, c, seen, events),
+            op if op == Op::ErrorQueue as u8 => self.on_error_queue(socket, c.result, more, seen, events),
+            _ => {}
+        }
+        self.free_if_idle(socket);
+    }
+
+    fn on_connect(&mut self, socket: u32, result: i32, began: Instant, seen: Instant, events: &mut impl Events) {
+        let slot = &mut self.sockets[socket as usize];
+        let Some(conn) = slot.conn else { return };
+        if result < 0 {
+            self.close(conn);
+            let fault = ClientFault::from_errno(-result);
+            events.on(conn, fault.map_or(Event::ConnectFailed(-result), Event::NoSocket));
+            return;
+        }
+        slot.emptied = began;
+        if let (Some(_), Some(fd)) = (self.stamps, &slot.fd) {
+            // a socket that refuses gives no stamps, and its requests say so
+            let _ = stamps::switch_on(fd);
+        }
+        self.arm_receive(socket);
+        self.arm_tx_stamps(socket);
+        events.on(conn, Event::Connected { at: seen });
+    }
+
+    fn on_receive(
+        &mut self,
+        socket: u32,
+        c: &Completion,
+        began: Instant,
+        seen: Instant,
+        pos: u32,
+        events: &mut impl Events,
+    ) {
+        let conn = self.sockets[socket as usize].conn;
+        let mut goes_on = true;
+        if let Some(buffer) = cqueue::buffer_select(c.flags) {
+            if let (Some(conn), true) = (conn, c.result > 0) {
+                goes_on = self.hand_over(socket, conn, buffer, c, began, seen, pos, events);
+            }
+            self.buffers.give(buffer);
+        } else if c.result == 0 {
+            goes_on = false;
+            conn.into_iter().for_each(|conn| events.on(conn, Event::PeerClosed { at: seen }));
+        } else if c.result == -libc::ENOBUFS {
+            self.counters.buffers_exhausted += 1;
+        } else if c.result < 0 && c.result != -libc::ECANCELED {
+            goes_on = false;
+            conn.into_iter().for_each(|conn| events.on(conn, Event::ReceiveFailed(-c.result)));
+        }
+        // a multishot receive ends now and then for reasons of its own: to re-arm it is normal
+        let alive = self.sockets[socket as usize].conn.is_some();
+        if !cqueue::more(c.flags) && goes_on && alive {
+            self.arm_receive(socket);
+        }
+    }
+
+    /// Hands received bytes over; false when they were the end.
+    #[allow(clippy::too_many_arguments)] // one completion with its place in time, taken apart nowhere else
+    fn hand_over(
+        &mut self,
+        socket: u32,
+        conn: ConnId,
+        buffer: u16,
+        c: &Completion,
+        began: Instant,
+        seen: Instant,
+        pos: u32,
+        events: &mut impl Events,
+    ) -> bool {
+        let received = &self.buffers.get(buffer)[..c.result as usize];
+        let out = RecvMsgOut::parse(received, &self.message).expect("the kernel writes the header it was asked for");
+        let bytes = out.payload_data();
+        if bytes.is_empty() {
+            events.on(conn, Event::PeerClosed { at: seen });
+            return false;
+        }
+        let wall = stamps::rx_stamp(out.control_data());
+        self.counters.rx_stamps_missing += u64::from(self.stamps.is_some() && wall.is_none());
+        let slot = &mut self.sockets[socket as usize];
+        let stamp = ReadStamp {
+            seen,
+            wall,
+            previous_wall: slot.last_wall,
+            emptied: slot.emptied,
+            batch: self.counters.batches,
+            pos,
+            read_no: 0,
+            filled: received.len() == BUFFER_BYTES,
+        };
+        slot.last_wall = wall;
+        if !cqueue::sock_nonempty(c.flags) {
+            slot.emptied = began;
+        }
+        events.on(conn, Event::Received(bytes, stamp));
+        true
+    }
+
+    fn on_send(&mut self, socket: u32, result: i32, seen: Instant, events: &mut impl Events) {
+        let slot = &mut self.sockets[socket as usize];
+        let (Some(conn), Some(out)) = (slot.conn, &mut slot.outgoing) else {
+            slot.outgoing = None;
+            return;
+        };
+        if result < 0 {
+            slot.outgoing = None;
+            events.on(conn, Event::SendFailed(-result));
+            return;
+        }
+        out.offset += result as usize;
+        if out.offset < out.request.len() {
+            self.outbox.push_back(socket);
+            return;
+        }
+        let sequence = out.sequence;
+        slot.outgoing = None;
+        events.on(conn, Event::Sent { sequence, at: seen });
+    }
+
+    fn on_tx_stamp(&mut self, socket: u32, c: &Completion, seen: Instant, events: &mut impl Events) {
+        if cqueue::more(c.flags) {
+            if stamps::is_tx_software(c.flags & !0xffff) {
+                self.tx_stamp(socket, c.result as u32, stamps::tx_stamp(&c.extra), seen, events);
+            }
+        } else if c.result >= 0 && self.sockets[socket as usize].conn.is_some() {
+            self.arm_tx_stamps(socket);
+        }
+    }
+
+    fn on_error_queue(&mut self, socket: u32, result: i32, more: bool, seen: Instant, events: &mut impl Events) {
+        loop {
+            let Some(fd) = &self.sockets[socket as usize].fd else { return };
+            let Some((byte, wall)) = stamps::from_error_queue(fd.as_fd()) else { break };
+            self.tx_stamp(socket, byte, wall, seen, events);
+        }
+        if !more && result >= 0 && self.sockets[socket as usize].conn.is_some() {
+            self.arm_tx_stamps(socket);
+        }
+    }
+
+    /// The first stamp for the last byte of a send is the one that counts.
+    fn tx_stamp(&mut self, socket: u32, byte: u32, wall: WallInstant, seen: Instant, events: &mut impl Events) {
+        let slot = &mut self.sockets[socket as usize];
+        let Some(awaited) = slot.awaited.iter_mut().find(|a| a.is_some_and(|(id, _)| id == byte)) else { return };
+        if let (Some((_, sequence)), Some(conn)) = (awaited.take(), slot.conn) {
+            events.on(conn, Event::WireOut { sequence, wall, at: seen });
+        }
+    }
+
+    fn free_if_idle(&mut self, socket: u32) {
+        let slot = &mut self.sockets[socket as usize];
+        if slot.conn.is_none() && slot.pending == 0 && slot.fd.take().is_some() {
+            slot.outgoing = None;
+            self.free.push(socket);
+        }
+    }
+
+    fn wait(&mut self, until: Instant, events: &mut impl Events) {
+        let deferred = self.ring.submission().taskrun();
+        let began = self.clock.now();
+        if let Some(since) = self.handling_since.take() {
+            self.counters.busy_ns += began.saturating_since(since).ns();
+        }
+        let idle = !deferred && self.outbox.is_empty() && self.faults.is_empty();
+        let patience = if idle { until.saturating_since(began) } else { Nanos::ZERO };
+        let entered = if patience == Nanos::ZERO {
+            self.ring.submitter().submit_and_wait(0)
+        } else {
+            let span = Timespec::new().sec(patience.ns() / 1_000_000_000).nsec((patience.ns() % 1_000_000_000) as u32);
+            self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&span))
+        };
+        let seen = self.clock.now();
+        self.check_enter(entered.map(|_| ()));
+        self.reap(began, seen, events);
+    }
+}
+
+impl Driver for UringDriver {
+    fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    fn open(&mut self, conn: ConnId, to: SocketAddr) {
+        assert!(self.of_conn[conn.0 as usize].is_none(), "a connection is opened once");
+        let Some(&socket) = self.free.last() else {
+            self.faults.push((conn, ClientFault::Descriptors));
+            return;
+        };
+        let fd = match Self::new_socket(&to) {
+            Ok(fd) => fd,
+            Err(fault) => {
+                self.faults.push((conn, fault));
+                return;
+            }
+        };
+        self.free.pop();
+        self.of_conn[conn.0 as usize] = Some(socket);
+        let slot = &mut self.sockets[socket as usize];
+        *slot.address = SockaddrStorage::from(to);
+        let entry = opcode::Connect::new(Fd(fd.as_raw_fd()), slot.address.as_ptr().cast(), slot.address.len()).build();
+        slot.fd = Some(fd);
+        slot.conn = Some(conn);
+        slot.sent_bytes = 0;
+        slot.awaited = [None; 2];
+        slot.last_wall = None;
+        self.push(Op::Connect, socket, entry);
+    }
+
+    fn send(&mut self, conn: ConnId, sequence: u64, request: Bytes) {
+        let socket = self.of_conn[conn.0 as usize].expect("a request is sent on an open connection");
+        let slot = &mut self.sockets[socket as usize];
+        assert!(slot.outgoing.is_none(), "one request at a time");
+        slot.sent_bytes = slot.sent_bytes.wrapping_add(request.len() as u32);
+        slot.awaited = [Some((slot.sent_bytes.wrapping_sub(1), sequence)), slot.awaited[0]];
+        slot.outgoing = Some(Outgoing { request, sequence, offset: 0 });
+        self.outbox.push_back(socket);
+    }
+
+    fn close(&mut self, conn: ConnId) {
+        let Some(socket) = self.of_conn[conn.0 as usize].take() else { return };
+        let slot = &mut self.sockets[socket as usize];
+        slot.conn = None;
+        if let (true, Some(fd)) = (slot.pending > 0, &slot.fd) {
+            let entry = opcode::AsyncCancel2::new(CancelBuilder::fd(Fd(fd.as_raw_fd())).all()).build();
+            self.push(Op::Cancel, socket, entry);
+        } else {
+            self.free_if_idle(socket);
+        }
+    }
+
+    fn turn(&mut self, until: Instant, events: &mut impl Events) {
+        while let Some((conn, fault)) = self.faults.pop() {
+            events.on(conn, Event::NoSocket(fault));
+        }
+        if !self.outbox.is_empty() {
+            self.send_some(events);
+        }
+        self.wait(until, events);
+    }
+
+    fn counters(&self) -> DriverCounters {
+        self.counters
+    }
+}

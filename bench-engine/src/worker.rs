@@ -1,0 +1,612 @@
+//! A worker: connection slots, their timers and a driver, on one thread. In a window it neither allocates,
+//! locks, logs nor reads JSON; what it leaves goes to the record reader through bounded queues.
+
+use crate::conn::{Conn, Current, Job, KeepAlive, Open};
+use crate::exchange::{Exchange, Progress};
+use crate::io::{ConnId, Driver, DriverCounters, Event, Events};
+use crate::record::{Block, Blocks, Due, Ending, Finished, ReadStamp, Timer};
+use crate::timers::{Limits, Timers};
+use crate::units::{Instant, Nanos, WallInstant};
+use bytes::Bytes;
+use crossbeam_queue::ArrayQueue;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Longest wait in the kernel: how late a stop from outside is noticed at most.
+const LONGEST_WAIT: Nanos = Nanos::from_millis(50);
+/// Wait between looks at an empty supply.
+const HUNGRY_WAIT: Nanos = Nanos::from_micros(200);
+
+/// What workers share with the feeder and the record reader. All of it lock-free and of fixed size.
+#[derive(Debug)]
+pub struct Shared {
+    /// Requests in order of their trace.
+    pub supply: ArrayQueue<Job>,
+    /// Nothing more will be put into the supply in this window.
+    pub supply_over: AtomicBool,
+    /// Empty blocks.
+    pub pool: ArrayQueue<Block>,
+    /// To the record reader.
+    pub messages: ArrayQueue<Message>,
+    /// End the window now: what runs is censored.
+    pub stop: AtomicBool,
+    /// Times a worker had to wait for the record reader.
+    pub reader_waits: AtomicU64,
+}
+
+impl Shared {
+    /// Queues for `slots` connections, `blocks` blocks and a supply of `depth` requests.
+    pub fn new(slots: usize, blocks: usize, depth: usize) -> Self {
+        let pool = ArrayQueue::new(blocks);
+        while pool.push(Block::default()).is_ok() {}
+        Shared {
+            supply: ArrayQueue::new(depth.max(1)),
+            supply_over: AtomicBool::new(false),
+            messages: ArrayQueue::new(blocks + slots + 256),
+            pool,
+            stop: AtomicBool::new(false),
+            reader_waits: AtomicU64::new(0),
+        }
+    }
+}
+
+/// From a worker to the record reader.
+#[derive(Debug)]
+pub enum Message {
+    /// A full block of the tape of the request on `conn`.
+    Block {
+        /// Worker.
+        worker: u32,
+        /// Slot.
+        conn: u32,
+        /// The block.
+        block: Block,
+    },
+    /// A request is over. Its last block is inside.
+    Finished(u32, Finished),
+    /// A TX stamp that came after its request was over.
+    LateWireOut {
+        /// Worker.
+        worker: u32,
+        /// Number of the send.
+        sequence: u64,
+        /// The stamp.
+        wall: WallInstant,
+        /// When it was read.
+        at: Instant,
+    },
+}
+
+/// What a worker needs to know for the whole run.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerOptions {
+    /// From 0.
+    pub index: u32,
+    /// Most slots of any window.
+    pub slots: u32,
+    /// The server.
+    pub address: SocketAddr,
+    /// Bounds of every wait.
+    pub limits: Limits,
+    /// An event stream is asked for.
+    pub streamed: bool,
+    /// Keep connections, or open one for each request.
+    pub reuse: bool,
+}
+
+/// What opening the connections before a window came to.
+#[derive(Clone, Debug, Default)]
+pub struct Prepared {
+    /// Connections opened now.
+    pub opened: u32,
+    /// Their connect times, in ns.
+    pub connect_ns: Vec<u64>,
+    /// Why some could not be opened.
+    pub failure: Option<Ending>,
+}
+
+/// What a window was like for one worker.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WindowReport {
+    /// Worker.
+    pub worker: u32,
+    /// Counters of the driver, in this window.
+    pub driver: DriverCounters,
+    /// Connections opened in it.
+    pub opened: u32,
+    /// Connections the server ended in it, announced or not.
+    pub closed_by_server: u32,
+    /// Times a free slot found no request ready.
+    pub starved: u32,
+    /// Times the pool had no block.
+    pub pool_exhausted: u32,
+    /// What is known of keep-alive at its end.
+    pub keep_alive: KeepAlive,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    Open(u32),
+    Close(u32),
+    Send(u32),
+}
+
+/// A worker with its driver.
+pub struct Worker<D> {
+    driver: D,
+    desk: Desk,
+}
+
+/// Everything of a worker but the driver: what events arrive at.
+struct Desk {
+    options: WorkerOptions,
+    shared: Arc<Shared>,
+    conns: Box<[Conn]>,
+    exchanges: Box<[Exchange]>,
+    /// When each slot became free.
+    free_at: Box<[Due]>,
+    timers: Timers,
+    actions: Vec<Action>,
+    hungry: Vec<u32>,
+    /// Slots that take requests.
+    live: u32,
+    /// Slots being opened before a window.
+    preparing: u32,
+    prepared: Prepared,
+    keep_alive: KeepAlive,
+    sequence: u64,
+    now: Instant,
+    stopping: bool,
+    report: WindowReport,
+}
+
+/// [`Blocks`] of one slot, for the duration of one call.
+struct SlotBlocks<'a> {
+    shared: &'a Shared,
+    worker: u32,
+    conn: u32,
+    exhausted: &'a mut u32,
+}
+
+impl Blocks for SlotBlocks<'_> {
+    fn take(&mut self) -> Option<Block> {
+        let block = self.shared.pool.pop();
+        *self.exhausted += u32::from(block.is_none());
+        block
+    }
+    fn full(&mut self, block: Block) {
+        post(self.shared, Message::Block { worker: self.worker, conn: self.conn, block });
+    }
+}
+
+/// Hands a message over; waits when the reader is behind by the whole queue, and counts it.
+fn post(shared: &Shared, message: Message) {
+    let mut message = message;
+    while let Err(back) = shared.messages.push(message) {
+        shared.reader_waits.fetch_add(1, Ordering::Relaxed);
+        message = back;
+        std::thread::yield_now();
+    }
+}
+
+impl<D: Driver> Worker<D> {
+    /// A worker without connections.
+    pub fn new(driver: D, options: WorkerOptions, shared: Arc<Shared>) -> Self {
+        let slots = options.slots as usize;
+        let due = Due { at: Instant::default(), wall: None };
+        let desk = Desk {
+            options,
+            shared,
+            conns: (0..slots).map(|_| Conn::Closed { by_server: false }).collect(),
+            exchanges: (0..slots).map(|_| Exchange::default()).collect(),
+            free_at: vec![due; slots].into_boxed_slice(),
+            timers: Timers::new(options.limits, options.slots),
+            actions: Vec::with_capacity(slots * 4 + 16),
+            hungry: Vec::with_capacity(slots),
+            live: 0,
+            preparing: 0,
+            prepared: Prepared::default(),
+            keep_alive: KeepAlive::default(),
+            sequence: 0,
+            now: driver.now(),
+            stopping: false,
+            report: WindowReport::default(),
+        };
+        Worker { driver, desk }
+    }
+
+    /// Opens the connections of slots `0..slots` that are not open, before a window. Nothing to do when each
+    /// request opens its own.
+    pub fn prepare(&mut self, slots: u32) -> Prepared {
+        let desk = &mut self.desk;
+        desk.prepared = Prepared { connect_ns: Vec::with_capacity(slots as usize), ..Prepared::default() };
+        // closes that happened while nobody looked are noticed first
+        self.driver.turn(self.driver.now(), &mut self.desk);
+        self.act();
+        let desk = &mut self.desk;
+        desk.now = self.driver.now();
+        if desk.options.reuse && desk.keep_alive != KeepAlive::Refused {
+            (0..slots).for_each(|slot| desk.open_ahead(slot));
+        }
+        self.act();
+        while self.desk.preparing > 0 {
+            self.turn();
+        }
+        std::mem::take(&mut self.desk.prepared)
+    }
+
+    /// Runs a closed-loop window on slots `0..slots` from `opened` on, until the supply is over and every
+    /// reply is in, or the window is stopped.
+    pub fn run_window(&mut self, slots: u32, opened: Instant) -> WindowReport {
+        let before = self.driver.counters();
+        self.desk.begin_window(slots);
+        while self.driver.now() < opened {
+            self.driver.turn(opened, &mut self.desk);
+        }
+        self.desk.now = self.driver.now();
+        for slot in 0..slots {
+            self.desk.free_at[slot as usize] = Due { at: opened, wall: None };
+            self.desk.take_job(slot);
+        }
+        self.act();
+        while self.desk.live > 0 {
+            self.turn();
+        }
+        let mut report = self.desk.report;
+        report.worker = self.desk.options.index;
+        report.keep_alive = self.desk.keep_alive;
+        report.driver = since(self.driver.counters(), before);
+        report
+    }
+
+    /// Closes every connection.
+    pub fn close_all(&mut self) {
+        for (slot, conn) in self.desk.conns.iter_mut().enumerate() {
+            *conn = Conn::Closed { by_server: false };
+            self.driver.close(ConnId(slot as u32));
+        }
+        self.driver.turn(self.driver.now(), &mut self.desk);
+    }
+
+    /// The driver.
+    pub fn driver(&self) -> &D {
+        &self.driver
+    }
+
+    fn turn(&mut self) {
+        let now = self.driver.now();
+        let patience = if self.desk.hungry.is_empty() { LONGEST_WAIT } else { HUNGRY_WAIT };
+        let until = self.desk.timers.next().map_or(now + patience, |t| t.min(now + patience));
+        self.driver.turn(until, &mut self.desk);
+        self.desk.after_turn(self.driver.now());
+        self.act();
+    }
+
+    /// Does what the desk asked for.
+    fn act(&mut self) {
+        for i in 0..self.desk.actions.len() {
+            match self.desk.actions[i] {
+                Action::Open(slot) => self.driver.open(ConnId(slot), self.desk.options.address),
+                Action::Close(slot) => self.driver.close(ConnId(slot)),
+                Action::Send(slot) => {
+                    if let Some((sequence, request)) = self.desk.outgoing(slot) {
+                        self.driver.send(ConnId(slot), sequence, request);
+                    }
+                }
+            }
+        }
+        self.desk.actions.clear();
+    }
+}
+
+fn since(now: DriverCounters, before: DriverCounters) -> DriverCounters {
+    DriverCounters {
+        batches: now.batches - before.batches,
+        max_batch: now.max_batch,
+        completions: now.completions - before.completions,
+        busy_ns: now.busy_ns - before.busy_ns,
+        buffers_exhausted: now.buffers_exhausted - before.buffers_exhausted,
+        ring_overflow: now.ring_overflow - before.ring_overflow,
+        rx_stamps_missing: now.rx_stamps_missing - before.rx_stamps_missing,
+    }
+}
+
+impl Desk {
+    fn begin_window(&mut self, slots: u32) {
+        assert!(slots <= self.options.slots, "slots are sized from the plan");
+        self.report = WindowReport::default();
+        self.hungry.clear();
+        self.live = slots;
+        self.stopping = false;
+    }
+
+    fn open_ahead(&mut self, slot: u32) {
+        if let Conn::Closed { by_server } = self.conns[slot as usize] {
+            self.preparing += 1;
+            self.open(slot, by_server, None);
+        }
+    }
+
+    fn open(&mut self, slot: u32, replaces: bool, current: Option<Current>) {
+        self.conns[slot as usize] = Conn::Opening { since: self.now, replaces, current };
+        self.timers.arm(Timer::Connect, slot, self.now);
+        self.actions.push(Action::Open(slot));
+    }
+
+    /// A free slot takes the next request, or retires.
+    fn take_job(&mut self, slot: u32) {
+        if self.stopping {
+            self.live -= 1;
+            return;
+        }
+        let over = self.shared.supply_over.load(Ordering::Acquire);
+        let Some(job) = self.shared.supply.pop() else {
+            if over {
+                self.live -= 1;
+            } else {
+                self.report.starved += 1;
+                self.hungry.push(slot);
+            }
+            return;
+        };
+        let current = Current::new(job, self.free_at[slot as usize], self.now);
+        self.timers.arm(Timer::Request, slot, self.now);
+        match std::mem::replace(&mut self.conns[slot as usize], Conn::Closed { by_server: false }) {
+            Conn::Ready(open) => self.send(slot, open, current),
+            Conn::Closed { by_server } => self.open(slot, by_server, Some(current)),
+            Conn::Opening { .. } | Conn::Busy(..) => panic!("slot {slot} took a request while it had one"),
+        }
+    }
+
+    fn send(&mut self, slot: u32, open: Open, mut current: Current) {
+        self.sequence += 1;
+        current.sequence = self.sequence;
+        current.reused = open.carried > 0;
+        current.reopened = open.carried == 0 && open.replaces;
+        self.exchanges[slot as usize].begin(self.options.streamed);
+        self.timers.arm(Timer::Stall, slot, self.now);
+        self.conns[slot as usize] = Conn::Busy(open, current);
+        self.actions.push(Action::Send(slot));
+    }
+
+    fn outgoing(&self, slot: u32) -> Option<(u64, Bytes)> {
+        match &self.conns[slot as usize] {
+            Conn::Busy(_, current) => Some((current.sequence, current.job.request.clone())),
+            _ => None,
+        }
+    }
+
+    /// Timers, hungry slots, and a stop from outside.
+    fn after_turn(&mut self, now: Instant) {
+        self.now = now;
+        while let Some((timer, slot)) = self.timers.expired(now) {
+            self.on_timer(timer, slot);
+        }
+        if !self.hungry.is_empty() {
+            for _ in 0..self.hungry.len() {
+                let slot = self.hungry.swap_remove(0);
+                self.take_job(slot);
+            }
+        }
+        if !self.stopping && self.live > 0 && self.shared.stop.load(Ordering::Relaxed) {
+            self.stop();
+        }
+    }
+
+    fn stop(&mut self) {
+        self.stopping = true;
+        self.live -= self.hungry.len() as u32;
+        self.hungry.clear();
+        for slot in 0..self.options.slots {
+            let conn = std::mem::replace(&mut self.conns[slot as usize], Conn::Closed { by_server: false });
+            match conn {
+                Conn::Busy(_, current) | Conn::Opening { current: Some(current), .. } => {
+                    self.actions.push(Action::Close(slot));
+                    self.end(slot, current, Ending::Censored, None);
+                }
+                other => self.conns[slot as usize] = other,
+            }
+        }
+    }
+
+    fn on_timer(&mut self, timer: Timer, slot: u32) {
+        let ending = Ending::TimedOut(timer, self.timers.limits().of(timer));
+        match std::mem::replace(&mut self.conns[slot as usize], Conn::Closed { by_server: false }) {
+            Conn::Busy(_, current) => {
+                self.actions.push(Action::Close(slot));
+                self.end(slot, current, ending, None);
+            }
+            Conn::Opening { current, .. } => {
+                self.actions.push(Action::Close(slot));
+                self.not_opened(slot, current, ending);
+            }
+            other => self.conns[slot as usize] = other,
+        }
+    }
+
+    fn not_opened(&mut self, slot: u32, current: Option<Current>, ending: Ending) {
+        self.timers.disarm(Timer::Connect, slot);
+        match current {
+            Some(current) => self.end(slot, current, ending, None),
+            None => {
+                self.preparing -= 1;
+                self.prepared.failure.get_or_insert(ending);
+            }
+        }
+    }
+
+    /// A request is over: its record goes out, and its slot takes the next one. `end` is the read that ended
+    /// it, when one did. The connection's own state has been set by the caller.
+    fn end(&mut self, slot: u32, current: Current, ending: Ending, end: Option<ReadStamp>) {
+        self.timers.disarm_all(slot);
+        let mut finished = current.finished(slot, ending, self.now);
+        finished.block = self.exchanges[slot as usize].cut_tape();
+        post(&self.shared, Message::Finished(self.options.index, finished));
+        self.free_at[slot as usize] = match end {
+            Some(read) => Due { at: read.seen, wall: read.wall },
+            None => Due { at: self.now, wall: None },
+        };
+        self.take_job(slot);
+    }
+}
+
+impl Events for Desk {
+    fn on(&mut self, conn: ConnId, event: Event<'_>) {
+        let slot = conn.0;
+        match event {
+            Event::Connected { at } => self.on_connected(slot, at),
+            Event::ConnectFailed(errno) => self.on_connect_failed(slot, Ending::NoConnection(errno)),
+            Event::NoSocket(fault) => self.on_connect_failed(slot, Ending::Client(fault)),
+            Event::Handed { sequence, submit, handed } => {
+                if let Some(current) = self.current(slot, sequence) {
+                    (current.submit, current.handed) = (Some(submit), Some(handed));
+                }
+            }
+            Event::Sent { sequence, at } => {
+                if let Some(current) = self.current(slot, sequence) {
+                    current.sent = Some(at);
+                }
+            }
+            // what the server has to say about it may still be read: the receiving side ends the request
+            Event::SendFailed(errno) => {
+                if let Conn::Busy(_, current) = &mut self.conns[slot as usize] {
+                    current.send_failed = Some(errno);
+                }
+            }
+            Event::WireOut { sequence, wall, at } => match self.current(slot, sequence) {
+                Some(current) => current.wire_out = Some((wall, at)),
+                None => {
+                    let worker = self.options.index;
+                    post(&self.shared, Message::LateWireOut { worker, sequence, wall, at });
+                }
+            },
+            Event::Received(bytes, stamp) => self.on_received(slot, bytes, stamp),
+            Event::PeerClosed { at } => self.on_gone(slot, at, None),
+            Event::ReceiveFailed(errno) => self.on_gone(slot, self.now, Some(errno)),
+        }
+    }
+}
+
+impl Desk {
+    /// The request of `slot`, when its last send is `sequence`.
+    fn current(&mut self, slot: u32, sequence: u64) -> Option<&mut Current> {
+        match &mut self.conns[slot as usize] {
+            Conn::Busy(_, current) if current.sequence == sequence => Some(current),
+            _ => None,
+        }
+    }
+
+    fn on_connected(&mut self, slot: u32, at: Instant) {
+        self.now = at;
+        self.timers.disarm(Timer::Connect, slot);
+        self.report.opened += 1;
+        let conn = std::mem::replace(&mut self.conns[slot as usize], Conn::Closed { by_server: false });
+        let Conn::Opening { since, replaces, current } = conn else {
+            panic!("slot {slot} was connected without having asked for it");
+        };
+        let open = Open { carried: 0, replaces, idle_since: at };
+        match current {
+            Some(mut current) => {
+                current.connect = Some(at.saturating_since(since));
+                self.send(slot, open, current);
+            }
+            None => {
+                self.preparing -= 1;
+                self.prepared.opened += 1;
+                self.prepared.connect_ns.push(at.saturating_since(since).ns());
+                self.conns[slot as usize] = Conn::Ready(open);
+            }
+        }
+    }
+
+    /// The driver has closed the slot already.
+    fn on_connect_failed(&mut self, slot: u32, ending: Ending) {
+        let conn = std::mem::replace(&mut self.conns[slot as usize], Conn::Closed { by_server: false });
+        if let Conn::Opening { current, .. } = conn {
+            self.not_opened(slot, current, ending);
+        }
+    }
+
+    fn on_received(&mut self, slot: u32, bytes: &[u8], mut stamp: ReadStamp) {
+        self.now = stamp.seen;
+        let conn = std::mem::replace(&mut self.conns[slot as usize], Conn::Closed { by_server: false });
+        let (open, mut current) = match conn {
+            Conn::Busy(open, current) => (open, current),
+            // bytes nobody asked for: what they belong to is unknowable, so the connection is given up
+            Conn::Ready(_) => return self.actions.push(Action::Close(slot)),
+            other => {
+                self.conns[slot as usize] = other;
+                return;
+            }
+        };
+        stamp.read_no = current.reads;
+        current.reads += 1;
+        current.bytes_in += bytes.len() as u64;
+        self.timers.arm(Timer::Stall, slot, self.now);
+        let (taken, progress) = self.with_exchange(slot, |exchange, blocks| exchange.on_read(bytes, stamp, blocks));
+        let exchange = &self.exchanges[slot as usize];
+        let ending = match progress {
+            Progress::Over(ending) => ending,
+            Progress::More => {
+                if exchange.seen_done() && !self.timers.is_armed(Timer::Drain, slot) {
+                    self.timers.arm(Timer::Drain, slot, self.now);
+                }
+                self.conns[slot as usize] = Conn::Busy(open, current);
+                return;
+            }
+        };
+        let whole = ending == Ending::Complete && taken == bytes.len() && current.sent.is_some();
+        let kept = whole && exchange.keep_alive();
+        if kept && open.carried > 0 {
+            self.keep_alive.reuse_worked();
+        }
+        self.conns[slot as usize] = if kept && self.options.reuse && self.keep_alive != KeepAlive::Refused {
+            Conn::Ready(Open { carried: open.carried + 1, idle_since: self.now, ..open })
+        } else {
+            self.actions.push(Action::Close(slot));
+            let by_server = whole && (!exchange.keep_alive() || self.keep_alive == KeepAlive::Refused);
+            self.report.closed_by_server += u32::from(by_server);
+            Conn::Closed { by_server }
+        };
+        self.end(slot, current, ending, Some(stamp));
+    }
+
+    /// The peer closed, or the connection broke.
+    fn on_gone(&mut self, slot: u32, at: Instant, errno: Option<i32>) {
+        self.now = self.now.max(at);
+        let conn = std::mem::replace(&mut self.conns[slot as usize], Conn::Closed { by_server: true });
+        match conn {
+            Conn::Busy(open, current) => {
+                self.actions.push(Action::Close(slot));
+                self.report.closed_by_server += 1;
+                if current.may_retry() {
+                    self.keep_alive.found_closed(open, self.now);
+                    self.exchanges[slot as usize].cut_tape().into_iter().for_each(|block| {
+                        // nothing was read, so nothing of worth is on it
+                        let _ = self.shared.pool.push(block);
+                    });
+                    self.open(slot, true, Some(current.retry()));
+                    return;
+                }
+                let ending = match errno.or(current.send_failed) {
+                    Some(errno) => Ending::Broken(errno),
+                    None => self.with_exchange(slot, |exchange, blocks| exchange.on_close(blocks)),
+                };
+                self.end(slot, current, ending, None);
+            }
+            Conn::Ready(open) => {
+                self.actions.push(Action::Close(slot));
+                self.report.closed_by_server += 1;
+                self.keep_alive.found_closed(open, self.now);
+            }
+            other => self.conns[slot as usize] = other,
+        }
+    }
+
+    fn with_exchange<T>(&mut self, slot: u32, f: impl FnOnce(&mut Exchange, &mut SlotBlocks<'_>) -> T) -> T {
+        let exhausted = &mut self.report.pool_exhausted;
+        let mut blocks = SlotBlocks { shared: &self.shared, worker: self.options.index, conn: slot, exhausted };
+        f(&mut self.exchanges[slot as usize], &mut blocks)
+    }
+}
