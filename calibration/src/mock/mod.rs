@@ -12,6 +12,8 @@ mod reply;
 mod request;
 mod script;
 mod server;
+#[cfg(test)]
+mod tests;
 mod timeline;
 
 pub use crate::truth::Summary;

@@ -7,7 +7,7 @@ use super::script::Case;
 use super::timeline::Timeline;
 use bench_engine::clock::{Clock, SystemClock};
 use bench_engine::units::{Instant, WallInstant};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// What is written, and when.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(super) enum Score {
     /// One write when the last token is due.
     Whole { bytes: Vec<u8>, tokens: u32 },
     /// A recorded stream, in pieces of at most `piece` bytes.
-    Script { case: Rc<Case>, arrival: Instant, next: usize, offset: usize, piece: usize },
+    Script { case: Arc<Case>, arrival: Instant, next: usize, offset: usize, piece: usize },
 }
 
 /// What the write in progress is.

@@ -8,7 +8,7 @@ use bench_engine::units::Nanos;
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// The head in front of a case that is not raw.
 pub(super) const SCRIPT_HEAD: &[u8] =
@@ -35,17 +35,17 @@ struct Line {
 ///
 /// # Errors
 /// Names the file and, for a malformed line, its number.
-pub(super) fn load(path: &Path, time_scale: f64) -> Result<HashMap<String, Rc<Case>>, MockError> {
+pub(super) fn load(path: &Path, time_scale: f64) -> Result<HashMap<String, Arc<Case>>, MockError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| MockError::ScriptUnreadable { path: path.to_owned(), source })?;
     parse(&text, time_scale).map_err(|(line, reason)| MockError::ScriptLine { path: path.to_owned(), line, reason })
 }
 
-fn parse(text: &str, time_scale: f64) -> Result<HashMap<String, Rc<Case>>, (usize, String)> {
+fn parse(text: &str, time_scale: f64) -> Result<HashMap<String, Arc<Case>>, (usize, String)> {
     let mut cases = HashMap::new();
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let (id, case) = parse_line(line, time_scale).map_err(|reason| (at + 1, reason))?;
-        if cases.insert(id.clone(), Rc::new(case)).is_some() {
+        if cases.insert(id.clone(), Arc::new(case)).is_some() {
             return Err((at + 1, format!("the id {id:?} stands twice")));
         }
     }

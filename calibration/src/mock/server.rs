@@ -30,7 +30,7 @@ use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Size of one read.
 const READ_SIZE: usize = 256 << 10;
@@ -47,8 +47,8 @@ const STARVING: Nanos = Nanos::from_micros(100);
 const STEP_GAP: Nanos = Nanos::from_micros(8);
 /// Gap that a look at the sockets needs.
 const POLL_GAP: Nanos = Nanos::from_micros(3);
-/// Writes in a row before anything else is looked at.
-const WRITES_IN_A_ROW: usize = 32;
+/// Writes in a row before one arrival is looked at.
+const WRITES_IN_A_ROW: usize = 8;
 /// Stamps out on one socket before they are read, convenient or not: the kernel's queue holds about 150.
 const STAMPS_OUT: usize = 64;
 /// Rounds of reading one connection before deadlines are looked at again.
@@ -126,7 +126,7 @@ fn system(call: &'static str) -> impl Fn(Errno) -> MockError {
 #[derive(Debug)]
 pub(super) struct Server {
     config: MockConfig,
-    cases: Option<HashMap<String, Rc<Case>>>,
+    cases: Option<HashMap<String, Arc<Case>>>,
     clock: SystemClock,
     map: ClockMap,
     listener: OwnedFd,
@@ -140,7 +140,10 @@ pub(super) struct Server {
     /// Connections whose last record waits for stamps.
     settling: Vec<(u32, u32)>,
     streams: u64,
+    /// Events not handled yet.
+    ready: VecDeque<(u64, EpollFlags)>,
     accept_again: bool,
+    accept_at: Instant,
     serials: u64,
     buffer: Vec<u8>,
     control: Vec<u8>,
@@ -182,7 +185,9 @@ impl Server {
             stamped: VecDeque::new(),
             settling: Vec::new(),
             streams: 0,
+            ready: VecDeque::new(),
             accept_again: true,
+            accept_at: Instant::from_ns(0),
             serials: config.seed,
             buffer: vec![0; READ_SIZE],
             control: control_buffer(),
@@ -236,10 +241,18 @@ impl Server {
         if now >= self.next_tick {
             self.tick(now);
         }
+        // what is due comes first, but never starves what has arrived
         for _ in 0..WRITES_IN_A_ROW {
             let Some((_, slot)) = self.deadlines.first().filter(|(due, _)| *due <= now) else { break };
             self.serve(slot)?;
             now = self.clock.now();
+        }
+        if let Some((token, flags)) = self.ready.pop_front() {
+            return self.ready(token, flags);
+        }
+        if self.accept_again && now >= self.accept_at {
+            self.accept(now);
+            return Ok(());
         }
         let gap = |next: Option<Instant>, now: Instant| next.map_or(TICK, |due| due.saturating_since(now));
         let next = self.deadlines.first().map(|(due, _)| due);
@@ -272,12 +285,12 @@ impl Server {
         self.last_poll = self.clock.now();
         for event in &events[..ready] {
             match event.data() {
-                LISTENER => self.accept(),
+                LISTENER => self.accept_again = true,
                 TIMER => {}
                 SIGNALS => self.stopped |= signals.read_signal().map_err(system("read(signalfd)"))?.is_some(),
                 STOPPER => self.stopped = true,
                 STDIN => self.stopped |= matches!(nix::unistd::read(stdin, &mut [0; 512]), Ok(0)),
-                token => self.ready(token, event.events())?,
+                token => self.ready.push_back((token, event.events())),
             }
         }
         Ok(())
@@ -287,9 +300,6 @@ impl Server {
     fn tick(&mut self, now: Instant) {
         self.map.observe(self.clock.pair());
         self.next_tick = now + TICK;
-        if self.accept_again {
-            self.accept();
-        }
         let mut settling = std::mem::take(&mut self.settling);
         settling.retain(|&(slot, generation)| {
             let Some(connection) = self.connection(slot, generation) else { return false };
@@ -351,53 +361,54 @@ impl Server {
         slot.connection.as_deref().filter(|_| slot.generation == generation)
     }
 
-    fn accept(&mut self) {
-        self.accept_again = false;
-        loop {
-            let socket = match accept4(&self.listener, SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC) {
-                Ok(socket) => socket,
-                Err(Errno::EAGAIN) => return,
-                Err(Errno::EINTR | Errno::ECONNABORTED) => continue,
-                Err(_) => {
-                    // no descriptors or no memory: the edge is spent, so try again at the next tick
-                    self.journal.totals.accept_failures += 1;
-                    self.accept_again = true;
-                    return;
-                }
-            };
-            let slot = self.free.pop().unwrap_or_else(|| {
-                self.slots.push(Slot::default());
-                self.slots.len() as u32 - 1
-            });
-            let generation = self.slots[slot as usize].generation;
-            let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
-            if self.waiter.watch(&socket, flags, u64::from(generation) << 32 | u64::from(slot)).is_err() {
-                self.journal.totals.accept_failures += 1;
-                self.free.push(slot);
-                continue;
+    /// Takes one new connection.
+    fn accept(&mut self, now: Instant) {
+        let socket = match accept4(&self.listener, SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC) {
+            Ok(socket) => socket,
+            Err(Errno::EINTR | Errno::ECONNABORTED) => return,
+            Err(Errno::EAGAIN) => {
+                self.accept_again = false;
+                return;
             }
-            let peer_port = getpeername::<SockaddrStorage>(socket.as_raw_fd()).map_or(0, |peer| {
-                let v4 = peer.as_sockaddr_in().map(|peer| peer.port());
-                v4.or_else(|| peer.as_sockaddr_in6().map(|peer| peer.port())).unwrap_or(0)
-            });
-            let serial = self.journal.totals.connections;
-            self.journal.totals.connections += 1;
-            self.slots[slot as usize].connection = Some(Box::new(Connection {
-                wire: Wire::new(socket, self.config.stamp_every > 0),
-                serial,
-                peer_port,
-                reader: RequestReader::default(),
-                arrived: VecDeque::new(),
-                arrived_bytes: 0,
-                requests: 0,
-                reply: None,
-                settling: None,
-                in_stamp_queue: false,
-                owes_continue: false,
-                unread: false,
-                lingering: false,
-            }));
+            Err(_) => {
+                // no descriptors or no memory: the edge is spent, so try again later
+                self.journal.totals.accept_failures += 1;
+                self.accept_at = now + TICK;
+                return;
+            }
+        };
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            self.slots.len() as u32 - 1
+        });
+        let generation = self.slots[slot as usize].generation;
+        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
+        if self.waiter.watch(&socket, flags, u64::from(generation) << 32 | u64::from(slot)).is_err() {
+            self.journal.totals.accept_failures += 1;
+            self.free.push(slot);
+            return;
         }
+        let peer_port = getpeername::<SockaddrStorage>(socket.as_raw_fd()).map_or(0, |peer| {
+            let v4 = peer.as_sockaddr_in().map(|peer| peer.port());
+            v4.or_else(|| peer.as_sockaddr_in6().map(|peer| peer.port())).unwrap_or(0)
+        });
+        let serial = self.journal.totals.connections;
+        self.journal.totals.connections += 1;
+        self.slots[slot as usize].connection = Some(Box::new(Connection {
+            wire: Wire::new(socket, self.config.stamp_every > 0),
+            serial,
+            peer_port,
+            reader: RequestReader::default(),
+            arrived: VecDeque::new(),
+            arrived_bytes: 0,
+            requests: 0,
+            reply: None,
+            settling: None,
+            in_stamp_queue: false,
+            owes_continue: false,
+            unread: false,
+            lingering: false,
+        }));
     }
 
     fn ready(&mut self, token: u64, flags: EpollFlags) -> Result<(), MockError> {
