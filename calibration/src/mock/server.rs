@@ -219,7 +219,7 @@ impl Server {
         if self.config.until_stdin_closes {
             self.waiter.watch(&stdin, EpollFlags::EPOLLIN, STDIN).map_err(|source| MockError::Stdin { source })?;
         }
-        let cpu_before = cpu_seconds();
+        let cpu_before = cpu_time();
         let started = self.clock.now();
         let mut events = vec![EpollEvent::empty(); 256];
         let served = loop {
@@ -803,9 +803,9 @@ impl Server {
     }
 
     /// Aborts what is in flight, writes the rest of the log and the summary.
-    fn end(&mut self, started: Instant, cpu_before: f64) -> Result<Summary, MockError> {
+    fn end(&mut self, started: Instant, cpu_before: Nanos) -> Result<Summary, MockError> {
         let wall_s = self.clock.now().saturating_since(started).secs_f64();
-        let cpu_s = cpu_seconds() - cpu_before;
+        let cpu = Nanos::from_ns(cpu_time().ns().saturating_sub(cpu_before.ns()));
         for slot in 0..self.slots.len() {
             self.close(slot as u32)?;
         }
@@ -818,7 +818,7 @@ impl Server {
             lateness_p50_us: lateness.quantile_us(0.5),
             lateness_p99_us: lateness.quantile_us(0.99),
             lateness_max_us: lateness.max_us(),
-            cpu_s,
+            cpu_s: cpu.secs_f64(),
             spin_s: self.spin.secs_f64(),
             wall_s,
             clock_uncertainty_ns: self.map.uncertainty().map(Nanos::ns),
@@ -872,9 +872,9 @@ fn cores_text(set: &CpuSet) -> String {
 }
 
 /// User and system time of this thread.
-fn cpu_seconds() -> f64 {
-    getrusage(UsageWho::RUSAGE_THREAD).map_or(0.0, |usage| {
-        let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 / 1e6;
-        seconds(usage.user_time()) + seconds(usage.system_time())
+fn cpu_time() -> Nanos {
+    getrusage(UsageWho::RUSAGE_THREAD).map_or(Nanos::ZERO, |usage| {
+        let micros = |t: nix::sys::time::TimeVal| (t.tv_sec() as u64) * 1_000_000 + t.tv_usec() as u64;
+        Nanos::from_micros(micros(usage.user_time()) + micros(usage.system_time()))
     })
 }
