@@ -97,6 +97,10 @@ pub struct Summary {
     pub spin_s: f64,
     /// From the start of the loop to its end, s.
     pub wall_s: f64,
+    /// Time the thread was ready to run and another had its core, s (`/proc/thread-self/schedstat`).
+    pub run_delay_s: Option<f64>,
+    /// Times another thread took its core away.
+    pub involuntary_switches: u64,
     /// Most replies in flight at once.
     pub max_streams: u64,
     /// Half width of the bracket that places kernel stamps on the axis, ns.

@@ -219,7 +219,7 @@ impl Server {
         if self.config.until_stdin_closes {
             self.waiter.watch(&stdin, EpollFlags::EPOLLIN, STDIN).map_err(|source| MockError::Stdin { source })?;
         }
-        let cpu_before = cpu_time();
+        let core_before = CoreUse::so_far();
         let started = self.clock.now();
         let mut events = vec![EpollEvent::empty(); 256];
         let served = loop {
@@ -230,7 +230,7 @@ impl Server {
                 break Err(e);
             }
         };
-        let ended = served.and_then(|()| self.end(started, cpu_before));
+        let ended = served.and_then(|()| self.end(started, core_before));
         old_mask.thread_set_mask().map_err(system("pthread_sigmask"))?;
         ended
     }
@@ -327,12 +327,16 @@ impl Server {
             };
             let mut took = 0;
             if let Some(record) = record {
-                while took < 4 && connection.wire.take_stamp(&mut self.control, &self.clock, record) {
+                while took < 4
+                    && connection.wire.awaited() > 0
+                    && connection.wire.take_stamp(&mut self.control, &self.clock, record)
+                {
                     took += 1;
                 }
             }
-            connection.in_stamp_queue = took == 4;
-            if took == 4 {
+            // a stamp that is not there yet announces itself
+            connection.in_stamp_queue = took == 4 && connection.wire.awaited() > 0;
+            if connection.in_stamp_queue {
                 self.stamped.push_back((slot, generation));
             }
             if connection.wire.awaited() == 0 && connection.settling.is_some() {
@@ -613,11 +617,12 @@ impl Server {
     }
 
     fn log(&mut self, record: Record) {
-        if self.journal.push(record) {
+        self.journal.push(record);
+        if self.journal.is_full() {
             self.journal.totals.log_stalls += 1;
             self.map.observe(self.clock.pair());
-            // an error comes again at the next step
-            while self.journal.has_work(&self.map) && self.journal.step(&self.map).is_ok() {}
+            // an error comes again at the next step, which reports it
+            while self.journal.is_full() && self.journal.has_work(&self.map) && self.journal.step(&self.map).is_ok() {}
         }
     }
 
@@ -803,9 +808,9 @@ impl Server {
     }
 
     /// Aborts what is in flight, writes the rest of the log and the summary.
-    fn end(&mut self, started: Instant, cpu_before: Nanos) -> Result<Summary, MockError> {
+    fn end(&mut self, started: Instant, core_before: CoreUse) -> Result<Summary, MockError> {
         let wall_s = self.clock.now().saturating_since(started).secs_f64();
-        let cpu = Nanos::from_ns(cpu_time().ns().saturating_sub(cpu_before.ns()));
+        let core = CoreUse::so_far().since(core_before);
         for slot in 0..self.slots.len() {
             self.close(slot as u32)?;
         }
@@ -818,7 +823,9 @@ impl Server {
             lateness_p50_us: lateness.quantile_us(0.5),
             lateness_p99_us: lateness.quantile_us(0.99),
             lateness_max_us: lateness.max_us(),
-            cpu_s: cpu.secs_f64(),
+            cpu_s: core.cpu.secs_f64(),
+            run_delay_s: core.run_delay.map(Nanos::secs_f64),
+            involuntary_switches: core.involuntary_switches,
             spin_s: self.spin.secs_f64(),
             wall_s,
             clock_uncertainty_ns: self.map.uncertainty().map(Nanos::ns),
@@ -871,10 +878,31 @@ fn cores_text(set: &CpuSet) -> String {
     cores.join(",")
 }
 
-/// User and system time of this thread.
-fn cpu_time() -> Nanos {
-    getrusage(UsageWho::RUSAGE_THREAD).map_or(Nanos::ZERO, |usage| {
+/// What this thread has used and missed of its core so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct CoreUse {
+    /// User and system time.
+    cpu: Nanos,
+    run_delay: Option<Nanos>,
+    involuntary_switches: u64,
+}
+
+impl CoreUse {
+    fn so_far() -> CoreUse {
+        let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+        let run_delay = schedstat.split_whitespace().nth(1).and_then(|ns| ns.parse().ok()).map(Nanos::from_ns);
+        let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) else { return CoreUse { run_delay, ..CoreUse::default() } };
         let micros = |t: nix::sys::time::TimeVal| (t.tv_sec() as u64) * 1_000_000 + t.tv_usec() as u64;
-        Nanos::from_micros(micros(usage.user_time()) + micros(usage.system_time()))
-    })
+        let cpu = Nanos::from_micros(micros(usage.user_time()) + micros(usage.system_time()));
+        CoreUse { cpu, run_delay, involuntary_switches: usage.involuntary_context_switches() as u64 }
+    }
+
+    fn since(self, before: CoreUse) -> CoreUse {
+        let minus = |a: Nanos, b: Nanos| Nanos::from_ns(a.ns().saturating_sub(b.ns()));
+        CoreUse {
+            cpu: minus(self.cpu, before.cpu),
+            run_delay: self.run_delay.zip(before.run_delay).map(|(a, b)| minus(a, b)),
+            involuntary_switches: self.involuntary_switches.saturating_sub(before.involuntary_switches),
+        }
+    }
 }
