@@ -13,6 +13,8 @@ const DEFAULT_TOKENS: u32 = 16;
 const NONCE_LIMIT: usize = 256;
 /// Width of one token's text, and of one token id with its comma.
 const WORD: usize = 6;
+/// Width of a running count.
+const COUNT: usize = 9;
 
 /// Which endpoint was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub(super) struct Asked {
     pub max_tokens: u32,
     pub stream: bool,
     pub include_usage: bool,
+    /// Running usage on every event; only together with `include_usage`, as in vLLM.
+    pub usage_each: bool,
     pub token_ids: bool,
 }
 
@@ -69,6 +73,7 @@ struct Message {
 #[derive(Deserialize)]
 struct StreamOptions {
     include_usage: Option<bool>,
+    continuous_usage_stats: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -184,6 +189,9 @@ impl Asked {
         if body.stream_options.is_some() && !stream {
             return bad("stream_options", "Stream options can only be defined when `stream=True`.");
         }
+        let (include_usage, each) =
+            body.stream_options.map_or((None, None), |o| (o.include_usage, o.continuous_usage_stats));
+        let include_usage = include_usage.unwrap_or(false);
         Ok(Asked {
             endpoint,
             model,
@@ -191,7 +199,8 @@ impl Asked {
             prompt_tokens: text.words,
             max_tokens,
             stream,
-            include_usage: body.stream_options.and_then(|o| o.include_usage).unwrap_or(false),
+            include_usage,
+            usage_each: include_usage && each.unwrap_or(false),
             token_ids: body.return_token_ids.unwrap_or(false),
         })
     }
@@ -237,8 +246,8 @@ impl Naming<'_> {
         if self.tokens < self.asked.max_tokens { "stop" } else { "length" }
     }
 
-    fn usage_json(&self) -> String {
-        let (prompt, completion) = (self.asked.prompt_tokens, u64::from(self.tokens));
+    fn usage_json(&self, tokens: u32) -> String {
+        let (prompt, completion) = (self.asked.prompt_tokens, u64::from(tokens));
         let total = prompt + completion;
         format!("{{\"prompt_tokens\":{prompt},\"total_tokens\":{total},\"completion_tokens\":{completion}}}")
     }
@@ -250,6 +259,8 @@ struct TokenWrite {
     bytes: Vec<u8>,
     text_at: usize,
     ids_at: Option<usize>,
+    /// Running usage: prompt tokens, and where the total and the completion tokens stand.
+    usage: Option<(u64, usize, usize)>,
     tokens: u32,
 }
 
@@ -284,13 +295,26 @@ impl TokenWrite {
         } else {
             data.extend_from_slice(b"null");
         }
-        data.extend_from_slice(b"}]}\n\n");
+        data.extend_from_slice(b"}]");
+        let mut usage_in_data = None;
+        if naming.usage && naming.asked.usage_each {
+            let prompt = naming.asked.prompt_tokens;
+            data.extend_from_slice(format!(",\"usage\":{{\"prompt_tokens\":{prompt},\"total_tokens\":").as_bytes());
+            let total_at = data.len();
+            data.extend_from_slice(&[b' '; COUNT]);
+            data.extend_from_slice(b",\"completion_tokens\":");
+            usage_in_data = Some((prompt, total_at, data.len()));
+            data.extend_from_slice(&[b' '; COUNT]);
+            data.push(b'}');
+        }
+        data.extend_from_slice(b"}\n\n");
         let chunk = http_chunk(&data);
         // everything in front of the data inside the write: earlier chunks and this chunk's size line
         let shift = before.len() + (chunk.len() - data.len() - 2);
         let text_at = shift + text_in_data;
         let ids_at = ids_in_data.map(|at| shift + at);
-        TokenWrite { bytes: [before, &chunk].concat(), text_at, ids_at, tokens }
+        let usage = usage_in_data.map(|(prompt, total, completion)| (prompt, shift + total, shift + completion));
+        TokenWrite { bytes: [before, &chunk].concat(), text_at, ids_at, usage, tokens }
     }
 
     /// The bytes with tokens numbered from `number` on, modulo 10,000.
@@ -307,7 +331,20 @@ impl TokenWrite {
                 }
             }
         }
+        if let Some((prompt, total_at, completion_at)) = self.usage {
+            let completion = u64::from(number) + u64::from(self.tokens);
+            right_aligned(&mut self.bytes[total_at..total_at + COUNT], prompt + completion);
+            right_aligned(&mut self.bytes[completion_at..completion_at + COUNT], completion);
+        }
         &self.bytes
+    }
+}
+
+/// Writes a number into its place, blanks in front: JSON allows those, and the length stays.
+fn right_aligned(place: &mut [u8], mut number: u64) {
+    for (at, byte) in place.iter_mut().rev().enumerate() {
+        *byte = if at > 0 && number == 0 { b' ' } else { b'0' + (number % 10) as u8 };
+        number /= 10;
     }
 }
 
@@ -329,9 +366,14 @@ impl StreamBytes {
         let in_last = naming.tokens - (events - 1) * per_event;
         let role = match naming.asked.endpoint {
             Endpoint::Chat => {
-                let rest = "{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\
-                            \"finish_reason\":null}],\"prompt_token_ids\":null,\"prompt_text\":null}\n\n";
-                http_chunk((naming.event_start() + rest).as_bytes())
+                let role = "{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\
+                            \"finish_reason\":null}]";
+                let usage = match naming.usage && naming.asked.usage_each {
+                    true => format!(",\"usage\":{}", naming.usage_json(0)),
+                    false => String::new(),
+                };
+                let end = ",\"prompt_token_ids\":null,\"prompt_text\":null}\n\n";
+                http_chunk([&naming.event_start(), role, &usage, end].concat().as_bytes())
             }
             Endpoint::Completions => Vec::new(),
         };
@@ -341,7 +383,7 @@ impl StreamBytes {
         let middle = (events > 2).then(|| TokenWrite::new(naming, &[], per_event, false));
         let mut tail = Vec::new();
         if naming.usage {
-            let usage = naming.usage_json();
+            let usage = naming.usage_json(naming.tokens);
             let event =
                 format!("{}],\"usage\":{usage},\"system_fingerprint\":\"tarebench-mock\"}}\n\n", naming.event_start());
             tail = http_chunk(event.as_bytes());
@@ -400,7 +442,7 @@ pub(super) fn whole_body(naming: &Naming<'_>) -> String {
         naming.id(),
         naming.created,
         naming.model_json(),
-        naming.usage_json(),
+        naming.usage_json(naming.tokens),
     )
 }
 
@@ -564,6 +606,7 @@ mod tests {
                 max_tokens: tokens,
                 stream: true,
                 include_usage: true,
+                usage_each: true,
                 token_ids: true,
             };
             let naming = Naming { asked: &asked, serial: 1, created: 2, tokens, usage: true };
@@ -575,11 +618,17 @@ mod tests {
                 total += n;
                 let mut chunks = unchunk(bytes);
                 if k == 0 && endpoint == Endpoint::Chat {
-                    assert_eq!(data(&chunks.remove(0))["choices"][0]["delta"]["role"], "assistant");
+                    let role = data(&chunks.remove(0));
+                    assert_eq!(role["choices"][0]["delta"]["role"], "assistant");
+                    assert_eq!(role["usage"]["completion_tokens"], 0);
                 }
                 assert_eq!(chunks.len(), 1);
                 let event = data(&chunks[0]);
                 assert_eq!(event["model"], "m\"x");
+                assert_eq!(
+                    (&event["usage"]["completion_tokens"], &event["usage"]["total_tokens"]),
+                    (&total.into(), &(3 + total).into())
+                );
                 let choice = &event["choices"][0];
                 let part = if endpoint == Endpoint::Chat { &choice["delta"]["content"] } else { &choice["text"] };
                 text += part.as_str().unwrap();
