@@ -56,7 +56,7 @@ const READS_IN_A_ROW: usize = 4;
 /// How long a record waits for its last stamps.
 const STAMP_WAIT: Nanos = Nanos::from_millis(100);
 /// How long a refused client may go on sending before the socket closes on it.
-const LINGER: Nanos = Nanos::from_secs(1);
+const LINGER: Nanos = Nanos::from_secs(2);
 
 const LISTENER: u64 = u64::MAX;
 const TIMER: u64 = u64::MAX - 1;
@@ -88,8 +88,8 @@ struct Connection {
     owes_continue: bool,
     /// More may be in the socket than was read.
     unread: bool,
-    /// Refused: what still comes is thrown away until the client closes.
-    lingering: bool,
+    /// Refused: what still comes is thrown away until the client closes, or until then.
+    lingering: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -411,7 +411,7 @@ impl Server {
             in_stamp_queue: false,
             owes_continue: false,
             unread: false,
-            lingering: false,
+            lingering: None,
         }));
     }
 
@@ -467,7 +467,7 @@ impl Server {
                 Read::Gone => return self.close(slot),
             };
             let rx_user = self.clock.now();
-            if !connection.lingering {
+            if connection.lingering.is_none() {
                 connection.take(&self.buffer[..len], rx, rx_user);
             }
             // a short read emptied the socket: what comes later is an edge of its own
@@ -483,7 +483,7 @@ impl Server {
     fn next_reply(&mut self, slot: u32) -> Result<(), MockError> {
         loop {
             let Some(connection) = self.slots[slot as usize].connection.as_deref_mut() else { return Ok(()) };
-            if connection.reply.is_some() || connection.lingering {
+            if connection.reply.is_some() || connection.lingering.is_some() {
                 return Ok(());
             }
             let Some(arrived) = connection.arrived.pop_front() else {
@@ -523,9 +523,12 @@ impl Server {
             return Ok(());
         };
         let Some(reply) = &mut connection.reply else {
-            let lingering = connection.lingering;
-            self.deadlines.remove(slot);
-            return if lingering { self.close(slot) } else { self.pump(slot, true) };
+            match connection.lingering {
+                Some(until) if self.clock.now() >= until => return self.close(slot),
+                Some(until) => self.deadlines.set(slot, until),
+                None => self.deadlines.remove(slot),
+            }
+            return self.pump(slot, true);
         };
         let lateness = &mut self.journal.lateness;
         let next = reply.serve(&mut connection.wire, &self.clock, &mut |ns| lateness.add(ns));
@@ -539,7 +542,7 @@ impl Server {
         }
         self.after(slot, next)?;
         match self.slots[slot as usize].connection.as_deref() {
-            Some(connection) if connection.reply.is_none() && !connection.lingering => {
+            Some(connection) if connection.reply.is_none() && connection.lingering.is_none() => {
                 self.next_reply(slot)?;
                 self.read_on(slot)
             }
@@ -595,9 +598,9 @@ impl Server {
                     return Ok(());
                 }
                 let Some(connection) = self.slots[slot as usize].connection.as_deref_mut() else { return Ok(()) };
-                if connection.lingering {
+                if let Some(until) = connection.lingering {
                     let _ = shutdown(connection.wire.socket().as_raw_fd(), Shutdown::Write);
-                    self.deadlines.set(slot, self.clock.now() + LINGER);
+                    self.deadlines.set(slot, until);
                     return Ok(());
                 }
                 self.close(slot)
@@ -655,9 +658,10 @@ impl Server {
         let request = match arrived.what {
             Ok(request) => request,
             Err(why) => {
+                let until = self.clock.now() + LINGER;
                 let body = openai::error_body(why.status(), &why.to_string(), None);
                 if let Some(connection) = self.slots[slot as usize].connection.as_deref_mut() {
-                    connection.lingering = true;
+                    connection.lingering = Some(until);
                     connection.arrived.clear();
                 }
                 return self.plain(why.status(), "", &body, true);

@@ -229,6 +229,17 @@ fn refused_requests_are_answered_before_they_end() {
 }
 
 #[test]
+fn a_refused_upload_can_be_sent_to_its_end_and_the_answer_still_read() {
+    with_mock(fast(), |addr| {
+        let (mut socket, mut bytes) = (connect(addr), Vec::new());
+        socket.write_all(b"POST /v1/completions HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n").unwrap();
+        let block = vec![b'x'; 1 << 20];
+        (0..5).for_each(|_| socket.write_all(&block).unwrap());
+        assert_eq!(whole(&mut socket, &mut bytes).0, 413);
+    });
+}
+
+#[test]
 fn noise_does_not_hurt_anybody_else() {
     with_mock(fast(), |addr| {
         let mut state = 1;
