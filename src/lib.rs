@@ -1,4 +1,7 @@
 //! The library half of the `tarebench` binary: what to run, and what it meant.
 #![forbid(unsafe_code)]
 
+pub mod analysis;
+pub mod report;
 pub mod rundir;
+pub mod verify;

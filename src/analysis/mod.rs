@@ -1,0 +1,5 @@
+//! What the records mean: pure functions over rows. No clock, no socket.
+
+pub mod definitions;
+pub mod percentiles;
+pub mod summary;

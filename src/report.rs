@@ -1,0 +1,1 @@
+//! What people read. Reports are functions of files.

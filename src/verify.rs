@@ -1,0 +1,1 @@
+//! Rebuilds every published number.
