@@ -15,6 +15,8 @@
 pub mod ids;
 pub mod load;
 pub mod rules;
+#[cfg(test)]
+mod tests;
 pub mod wording;
 
 use crate::rundir::row::{Chunk, Row, Stamp, StampSource};
@@ -81,11 +83,7 @@ pub fn stall(row: &Row) -> Columns<i64> {
     let longest = gaps(row).reduce(|a, b| Columns {
         gross: a.gross.max(b.gross),
         tare: None,
-        net: a.net.zip(b.net).map(|(a, b)| Net {
-            lo: a.lo.max(b.lo),
-            at: a.at.max(b.at),
-            hi: a.hi.max(b.hi),
-        }),
+        net: a.net.zip(b.net).map(|(a, b)| Net { lo: a.lo.max(b.lo), at: a.at.max(b.at), hi: a.hi.max(b.hi) }),
         due: None,
     });
     longest.map_or(Columns::UNDEFINED, |c| Columns { tare: signed_tare(c.gross, c.net), ..c })
@@ -128,7 +126,7 @@ pub fn dispatch_delay(due: u64, slot_free: u64) -> i64 {
 /// The first thing done for a request: the start of its connection where one was opened for it, else submit.
 /// Looking a name up is a part of opening.
 pub fn first_action(row: &Row) -> Option<u64> {
-    let opening = [row.dns, row.connect, row.tls].into_iter().flatten().sum();
+    let opening = [row.dns, row.connect, row.tls].into_iter().flatten().fold(0, u64::saturating_add);
     Some(row.submit?.saturating_sub(opening))
 }
 
@@ -177,6 +175,11 @@ pub fn noise_gap(a: f64, b: f64) -> Option<f64> {
     (mean > 0.0).then(|| (a - b).abs() / mean)
 }
 
+/// Sum of counts that a server told: it may tell anything.
+pub fn tokens(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
+}
+
 /// ns in s.
 pub fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
@@ -209,7 +212,10 @@ fn since_send(row: &Row, event: Option<Stamp>) -> Columns<i64> {
         let at = span(out, event.arrived?);
         Some(Net { lo: span(out, event.arrived_lo?), at, hi: at })
     });
-    let tare = gross.zip(upload(row)).zip(net).map(|((gross, upload), net)| gross - upload - net.at);
+    let tare = gross
+        .zip(upload(row))
+        .zip(net)
+        .map(|((gross, upload), net)| gross.saturating_sub(upload).saturating_sub(net.at));
     Columns { gross, tare, net, due: Some(span(row.due, event.seen)) }
 }
 
@@ -228,7 +234,7 @@ fn difference(before: Stamp, after: Stamp, net_is_open: bool) -> Columns<i64> {
 }
 
 fn signed_tare(gross: Option<i64>, net: Option<Net<i64>>) -> Option<i64> {
-    Some(gross? - net?.at)
+    Some(gross?.saturating_sub(net?.at))
 }
 
 /// First to last token over `N - first` tokens.

@@ -2,4 +2,6 @@
 
 pub mod definitions;
 pub mod percentiles;
+#[cfg(test)]
+pub(crate) mod specimen;
 pub mod summary;

@@ -8,6 +8,8 @@ mod columns;
 mod noise;
 mod occupancy;
 mod raw_files;
+#[cfg(test)]
+mod tests;
 mod window_tally;
 
 use std::collections::BTreeMap;
@@ -73,6 +75,9 @@ pub fn to_json(run: &RunJson) -> Result<String, serde_json::Error> {
     Ok(text)
 }
 
+/// Rows of windows that have no line, by cell and window.
+type Orphans = BTreeMap<(u32, u32), u64>;
+
 /// Windows that are still being read, and those that are done.
 struct Figures<'a> {
     windows: &'a [WindowRow],
@@ -80,7 +85,7 @@ struct Figures<'a> {
     max_failed: f64,
     open: BTreeMap<usize, WindowTally<'a>>,
     done: BTreeMap<usize, Window>,
-    orphans: BTreeMap<(u32, u32), u64>,
+    orphans: Orphans,
 }
 
 impl<'a> Figures<'a> {
@@ -96,7 +101,10 @@ impl<'a> Figures<'a> {
         };
         let bounds = &self.windows[index];
         if self.done.contains_key(&index) {
-            return Err(SummaryError::counts(bounds, format!("requests.jsonl:{line} is one row more than its {} rows", bounds.rows)));
+            return Err(SummaryError::counts(
+                bounds,
+                format!("requests.jsonl:{line} is one row more than its {} rows", bounds.rows),
+            ));
         }
         let tally = self.open.entry(index).or_insert_with(|| WindowTally::new(bounds));
         tally.take(row, h)?;
@@ -114,12 +122,13 @@ impl<'a> Figures<'a> {
     }
 
     /// Cells in their order, and the rows of windows that have no line.
-    fn cells(mut self) -> Result<(Vec<Cell>, BTreeMap<(u32, u32), u64>), SummaryError> {
+    fn cells(mut self) -> Result<(Vec<Cell>, Orphans), SummaryError> {
         let missing: Vec<usize> = (0..self.windows.len()).filter(|i| !self.done.contains_key(i)).collect();
         missing.into_iter().try_for_each(|index| self.close(index))?;
         let mut cells: BTreeMap<u32, Cell> = BTreeMap::new();
         for (bounds, (_, window)) in self.windows.iter().zip(self.done) {
-            let empty = || Cell { cell: bounds.cell, load: bounds.load.clone(), windows: Vec::new(), noise: BTreeMap::new() };
+            let empty =
+                || Cell { cell: bounds.cell, load: bounds.load.clone(), windows: Vec::new(), noise: BTreeMap::new() };
             cells.entry(bounds.cell).or_insert_with(empty).windows.push(window);
         }
         let mut cells: Vec<Cell> = cells.into_values().collect();

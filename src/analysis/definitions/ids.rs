@@ -1,7 +1,7 @@
 //! A definition id for every metric and column: what is subtracted from what, in the names of `requests.jsonl`.
 
 /// Metric, column (`value` where a metric is one distribution), id.
-pub const ALL: [(&str, &str, &str); 30] = [
+pub const ALL: [(&str, &str, &str); 41] = [
     ("ttft", "gross", "ttft.gross=first_token.seen-submit"),
     ("ttft", "tare", "ttft.tare=gross-upload-net"),
     ("ttft", "net", "ttft.net=first_token.arrived-wire_out;lo:first_token.arrived_lo-wire_out"),
@@ -24,12 +24,23 @@ pub const ALL: [(&str, &str, &str); 30] = [
     ("tpot", "tare", "tpot.tare=((last_token-first_token).seen-(last_token-first_token).arrived)/(N-1);signed"),
     ("tpot", "net", "tpot.net=(last_token.arrived-first_token.arrived)/(N-1)"),
     ("tpot_adj", "gross", "tpot_adj.gross=(last_token.seen-first_token.seen)/(N-n1)"),
+    ("tpot_adj", "tare", "tpot_adj.tare=as tpot.tare, over (N-n1);signed"),
     ("tpot_adj", "net", "tpot_adj.net=(last_token.arrived-first_token.arrived)/(N-n1)"),
     ("ntpot", "gross", "ntpot.gross=e2e.gross/N"),
+    ("ntpot", "tare", "ntpot.tare=e2e.tare/N"),
     ("ntpot", "net", "ntpot.net=e2e.net/N"),
     ("upload", "value", "upload=max(0,wire_out-handed)"),
     ("lateness", "value", "lateness=(submit-dns-connect-tls)-max(due,slot_free)"),
     ("dispatch_delay", "value", "dispatch_delay=max(due,slot_free)-due"),
+    ("connect", "dns", "connect.dns=dns"),
+    ("connect", "tcp", "connect.tcp=connect"),
+    ("connect", "tls", "connect.tls=tls"),
+    ("in_flight", "value", "in_flight=submit..end.arrived|end.seen;time-weighted;opened..closed"),
+    ("offered_rps", "value", "offered_rps=due in [opened,first due not sent|last due)/length"),
+    ("achieved_rps", "value", "achieved_rps=submit in the same/length"),
+    ("requests_per_s", "value", "requests_per_s=ok with end in [from,to]/(to-from)"),
+    ("output_tokens_per_s", "value", "output_tokens_per_s=tokens of events with arrived|seen in [from,to]/(to-from)"),
+    ("total_tokens_per_s", "value", "total_tokens_per_s=output+prompt tokens with first_token in [from,to]/(to-from)"),
     ("percentile", "value", "type7-linear;exact;min_n=1,10,20,100,1000"),
     ("noise", "value", "noise=max|a-b|/mean(a,b)"),
 ];

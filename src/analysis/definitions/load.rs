@@ -1,6 +1,6 @@
 //! When requests occupied a slot, and when their tokens came.
 
-use super::{event, moment};
+use super::{event, moment, tokens};
 use crate::rundir::row::{Outcome, Row};
 
 /// Time a request was in flight, in ns from the campaign's start: submit to the end of its body. A censored one runs
@@ -58,12 +58,12 @@ impl TokenTrail {
             at.extend(row.last_token.map(moment));
         }
         let per_event: Option<Vec<u64>> = row.chunks.iter().map(|c| c.3).collect();
-        let tokens = match (per_event, row.completion_tokens) {
+        let known = match (per_event, row.completion_tokens) {
             (Some(counts), _) if !counts.is_empty() => Tokens::PerEvent(counts),
             (_, Some(sum)) => Tokens::Sum(sum),
             (_, None) => Tokens::Unknown,
         };
-        TokenTrail { at, tokens }
+        TokenTrail { at, tokens: known }
     }
 
     /// Tokens at or after `from` and at or before `to`; None when the server told no count.
@@ -73,7 +73,7 @@ impl TokenTrail {
             _ if self.at.is_empty() => Some(0.0),
             Tokens::PerEvent(counts) => {
                 let within = self.at.iter().zip(counts).filter(|(t, _)| inside(**t));
-                Some(within.map(|(_, n)| *n).sum::<u64>() as f64)
+                Some(tokens(within.map(|(_, n)| *n)) as f64)
             }
             Tokens::Sum(sum) => {
                 let within = self.at.iter().filter(|t| inside(**t)).count();

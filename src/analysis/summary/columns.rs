@@ -78,7 +78,7 @@ impl<T: Sample> Spread<T> {
         put(&mut self.hi, columns.net.map(|net| net.hi));
     }
 
-    pub(super) fn from_due(mut self, print: &Print, verdicts: &mut Vec<Verdict>) -> FromDue {
+    pub(super) fn with_due(mut self, print: &Print, verdicts: &mut Vec<Verdict>) -> FromDue {
         let due = self.due.whole().map(|f| plain(&f));
         let Between { gross, tare, net } = self.between(print, verdicts);
         FromDue { gross, tare, net, due }
@@ -107,7 +107,12 @@ impl<T: Sample> Spread<T> {
         Between { gross, tare, net }
     }
 
-    fn net(&mut self, print: &Print, class: Option<(usize, &str)>, verdicts: &mut Vec<Verdict>) -> Option<Distribution> {
+    fn net(
+        &mut self,
+        print: &Print,
+        class: Option<(usize, &str)>,
+        verdicts: &mut Vec<Verdict>,
+    ) -> Option<Distribution> {
         let figures = |values: &mut ByClass<T>| match class {
             None => values.whole(),
             Some((class, _)) => values.class(class),
@@ -166,7 +171,7 @@ fn ends(f: &Figures) -> Ends {
     Ends { p50, p90, p95, p99, p999 }
 }
 
-fn slots<'a>(column: &'a mut Distribution) -> [&'a mut Option<f64>; 5] {
+fn slots(column: &mut Distribution) -> [&mut Option<f64>; 5] {
     [&mut column.p50_ms, &mut column.p90_ms, &mut column.p95_ms, &mut column.p99_ms, &mut column.p999_ms]
 }
 

@@ -87,7 +87,8 @@ pub(super) fn read_rows(
     let mut chain = Chain::default();
     each_line(dir, file, &mut |number, line| {
         let wrong = |text: String| SummaryError::Line { file, line: number, text };
-        let plain = chain.open(line).ok_or_else(|| wrong("its h does not continue the chain: a line was changed".into()))?;
+        let plain =
+            chain.open(line).ok_or_else(|| wrong("its h does not continue the chain: a line was changed".into()))?;
         let row: Row = serde_json::from_str(&plain).map_err(|e| wrong(e.to_string()))?;
         take(row, chain.last_hex(), number)
     })
@@ -125,7 +126,8 @@ fn each_line(
         if bytes.pop() != Some(b'\n') {
             return Ok(Some(number));
         }
-        let line = std::str::from_utf8(&bytes).map_err(|e| SummaryError::Line { file, line: number, text: e.to_string() })?;
+        let line =
+            std::str::from_utf8(&bytes).map_err(|e| SummaryError::Line { file, line: number, text: e.to_string() })?;
         take(number, line)?;
     }
 }

@@ -11,7 +11,7 @@ use crate::analysis::definitions::{self, per_second, rules, seconds, share, word
 use crate::analysis::percentiles::{self, PUBLISHED};
 use crate::rundir::row::{Outcome, Phase, Row, StampSource};
 use crate::rundir::run_json::{
-    ByConn, Connect, ConnRow, FirstRequest, FlagCount, Metrics, Rates, Requests, Throughput, TokenSums, Verdict,
+    ByConn, ConnRow, Connect, FirstRequest, FlagCount, Metrics, Rates, Requests, Throughput, TokenSums, Verdict,
     VerdictKind, Window,
 };
 use crate::rundir::window::{LoadModel, WindowRow};
@@ -200,7 +200,7 @@ impl<'a> WindowTally<'a> {
         let (name, count) = flag.split_once('=').unwrap_or((flag, "1"));
         let entry = self.flags.entry(name.into()).or_default();
         entry.requests += 1;
-        entry.total += count.parse::<u64>().unwrap_or(1);
+        entry.total = entry.total.saturating_add(count.parse().unwrap_or(1));
     }
 
     fn failed(&mut self, row: &Row) {
@@ -293,7 +293,8 @@ impl<'a> WindowTally<'a> {
         }
         if self.without_kernel > 0 {
             let found = share(self.without_kernel, kept);
-            verdicts.push(verdict("*", "net", VerdictKind::Withheld, found, wording::no_kernel_stamps()));
+            let text = wording::no_kernel_stamps(self.without_kernel, kept);
+            verdicts.push(verdict("*", "net", VerdictKind::Withheld, found, text));
         }
         if let Some(found) = share(self.lacking_stamps, kept).filter(|s| *s > rules::STAMPS_MISSING) {
             withheld.net = true;
@@ -354,7 +355,7 @@ impl Work {
         let requests = self.ended_ok.iter().filter(|t| inside(t)).count();
         let mut counts: Vec<f64> = self.trails.iter().filter_map(|trail| trail.between(from, to)).collect();
         let output = (!counts.is_empty()).then(|| percentiles::sum(&mut counts));
-        let prompts: u64 = self.prompts.iter().filter(|(t, _)| inside(t)).map(|(_, n)| n).sum();
+        let prompts = definitions::tokens(self.prompts.iter().filter(|(t, _)| inside(t)).map(|(_, n)| *n));
         let total = output.filter(|_| !self.prompts.is_empty()).map(|output| output + prompts as f64);
         Rates {
             requests_per_s: per_second(requests as f64, span),
@@ -394,7 +395,7 @@ impl Chunking {
         let events = u64::from(row.token_events);
         if let Some(tokens) = row.completion_tokens.filter(|_| events > 0) {
             self.counted_events += events;
-            self.counted_tokens += tokens;
+            self.counted_tokens = self.counted_tokens.saturating_add(tokens);
             self.uneven += u64::from(tokens != events);
         }
     }
@@ -458,9 +459,9 @@ impl Latency {
         let mut upload = self.upload;
         let [mut dns, mut tcp, mut tls] = self.connect;
         let metrics = Metrics {
-            ttft: self.ttft.from_due(&Print { classes, ..since("ttft") }, verdicts),
-            ttfo: self.ttfo.from_due(&since("ttfo"), verdicts),
-            e2e: self.e2e.from_due(&Print { classes, ..since("e2e") }, verdicts),
+            ttft: self.ttft.with_due(&Print { classes, ..since("ttft") }, verdicts),
+            ttfo: self.ttfo.with_due(&since("ttfo"), verdicts),
+            e2e: self.e2e.with_due(&Print { classes, ..since("e2e") }, verdicts),
             gap: self.gap.between(&Print { classes, ..apart("gap") }, verdicts),
             stall: self.stall.between(&apart("stall"), verdicts),
             tpot: self.tpot.between(&apart("tpot"), verdicts),
@@ -476,9 +477,13 @@ impl Latency {
             },
         };
         let [warm, cold, reopened] = self.by_conn;
-        let mut row = |name, (n, spread): (u64, Spread<i64>)| ConnRow { n, ttft: spread.between(&since(name), verdicts) };
-        let by_conn =
-            ByConn { warm: row("ttft@warm", warm), cold: row("ttft@cold", cold), reopened: row("ttft@reopened", reopened) };
+        let mut row =
+            |name, (n, spread): (u64, Spread<i64>)| ConnRow { n, ttft: spread.between(&since(name), verdicts) };
+        let by_conn = ByConn {
+            warm: row("ttft@warm", warm),
+            cold: row("ttft@cold", cold),
+            reopened: row("ttft@reopened", reopened),
+        };
         (metrics, by_conn)
     }
 }
@@ -509,7 +514,7 @@ fn error_class(row: &Row) -> String {
 
 fn add(sum: &mut Option<u64>, tokens: Option<u64>) {
     if let Some(tokens) = tokens {
-        *sum = Some(sum.unwrap_or(0) + tokens);
+        *sum = Some(sum.unwrap_or(0).saturating_add(tokens));
     }
 }
 
