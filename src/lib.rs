@@ -1,6 +1,9 @@
 //! The library half of the `tarebench` binary: what to run, and what it meant.
 #![forbid(unsafe_code)]
 
+pub mod analysis;
 pub mod decode;
 pub mod reading;
+pub mod report;
 pub mod rundir;
+pub mod verify;

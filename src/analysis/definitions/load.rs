@@ -1,0 +1,101 @@
+//! When requests occupied a slot, and when their tokens came.
+
+use super::{event, moment, tokens};
+use crate::rundir::row::{Outcome, Row};
+
+/// Time a request was in flight, in ns from the campaign's start: submit to the end of its body. A censored one runs
+/// until the window closed; a failed one without an end runs to its last stamp. None when it was never submitted.
+pub fn in_flight(row: &Row, closed: u64) -> Option<(u64, u64)> {
+    let submit = row.submit?;
+    let end = match (row.end, row.outcome) {
+        (Some(end), _) => moment(end),
+        (None, Outcome::Censored) => closed,
+        (None, _) => last_stamp(row).unwrap_or(submit),
+    };
+    Some((submit, end.max(submit)))
+}
+
+/// How long a request that did not complete had been waited for, in ns: its latency is at least that.
+pub fn waited(row: &Row, closed: u64) -> Option<i64> {
+    let (submit, end) = in_flight(row, closed)?;
+    i64::try_from(end - submit).ok()
+}
+
+/// When each request found a free slot under a cap, in ns; 0 for those that found one unused. `ends` are those of
+/// the requests in order of dispatch. Request k starts once all but `cap - 1` of the k before it are over, so it
+/// waits for the (k - cap + 1)-th end; ends of later requests cannot be among these.
+pub fn slots_free(cap: usize, ends: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut ends: Vec<u64> = ends.collect();
+    ends.sort_unstable();
+    (0..ends.len()).map(|k| k.checked_sub(cap).map_or(0, |freed| ends[freed])).collect()
+}
+
+/// When the prompt counts as read: with the first token, else the last, else the end of the body.
+pub fn prompt_read(row: &Row) -> Option<u64> {
+    row.first_token.or(row.last_token).or(row.end).map(moment)
+}
+
+/// The output tokens of one request over time.
+#[derive(Clone, Debug)]
+pub struct TokenTrail {
+    at: Vec<u64>,
+    tokens: Tokens,
+}
+
+#[derive(Clone, Debug)]
+enum Tokens {
+    PerEvent(Vec<u64>),
+    /// Known in sum only: spread evenly over the events.
+    Sum(u64),
+    Unknown,
+}
+
+impl TokenTrail {
+    /// Token events of a request; one not streamed has its tokens at its last token.
+    pub fn of(row: &Row) -> TokenTrail {
+        let mut at: Vec<u64> = row.chunks.iter().map(|c| moment(event(c))).collect();
+        if at.is_empty() {
+            at.extend(row.last_token.map(moment));
+        }
+        let per_event: Option<Vec<u64>> = row.chunks.iter().map(|c| c.3).collect();
+        let known = match (per_event, row.completion_tokens) {
+            (Some(counts), _) if !counts.is_empty() => Tokens::PerEvent(counts),
+            (_, Some(sum)) => Tokens::Sum(sum),
+            (_, None) => Tokens::Unknown,
+        };
+        TokenTrail { at, tokens: known }
+    }
+
+    /// Tokens at or after `from` and at or before `to`; None when the server told no count.
+    pub fn between(&self, from: u64, to: u64) -> Option<f64> {
+        let inside = |t: u64| (from..=to).contains(&t);
+        match &self.tokens {
+            _ if self.at.is_empty() => Some(0.0),
+            Tokens::PerEvent(counts) => {
+                let within = self.at.iter().zip(counts).filter(|(t, _)| inside(**t));
+                Some(tokens(within.map(|(_, n)| *n)) as f64)
+            }
+            Tokens::Sum(sum) => {
+                let within = self.at.iter().filter(|t| inside(**t)).count();
+                Some(*sum as f64 * within as f64 / self.at.len() as f64)
+            }
+            Tokens::Unknown => None,
+        }
+    }
+}
+
+fn last_stamp(row: &Row) -> Option<u64> {
+    let events = [row.first_byte, row.first_event, row.last_token, row.done].into_iter().flatten().map(moment);
+    events.chain([row.sent, row.wire_out, row.handed].into_iter().flatten()).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capped_request_waits_for_the_slot_that_was_freed() {
+        // two slots; the third waits for the first end (at 50), the fourth for the second (at 70)
+        assert_eq!(slots_free(2, [70, 50, 90, 95].into_iter()), [0, 0, 50, 70]);
+    }
+}

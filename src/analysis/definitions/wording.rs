@@ -1,0 +1,94 @@
+//! The sentences of verdicts: one wording wherever a rule fires.
+
+use super::rules;
+
+/// Failed requests above the limit.
+pub fn too_many_failed(failed: u64, kept: u64, share: f64, limit: f64) -> String {
+    format!(
+        "{failed} of {kept} kept requests failed ({}), more than the allowed {}; latency is of the ok ones only",
+        percent(share),
+        percent(limit)
+    )
+}
+
+/// Requests measured without kernel stamps.
+pub fn no_kernel_stamps(without: u64, kept: u64) -> String {
+    format!(
+        "{without} of {kept} kept requests have no kernel stamps: of these net and tare were not measured, and gross \
+         contains the harness's own share"
+    )
+}
+
+/// Stamps missing beyond the limit.
+pub fn stamps_missing(missing: u64, kept: u64, share: f64) -> String {
+    format!(
+        "{missing} of {kept} kept requests ({}) lack a kernel stamp they need, more than {}: net percentiles are withheld, \
+         since a busy client loses stamps just when it is slow",
+        percent(share),
+        percent(rules::STAMPS_MISSING)
+    )
+}
+
+/// Percentiles that speak of completed requests only.
+pub fn of_completed(share: f64) -> String {
+    format!(
+        "{} of kept requests timed out or were cut off: latency percentiles are of completed requests, \
+         lower bounds stand beside",
+        percent(share)
+    )
+}
+
+/// The lower bound beside such a percentile.
+pub fn lower_bound(ms: f64) -> String {
+    format!("at least {ms:.3} ms when requests that did not complete count as long as they were waited for")
+}
+
+/// Token events lumped into one read.
+pub fn coalesced(share: f64, withheld: bool) -> String {
+    format!(
+        "{} of token events share a read with another: gap percentiles {}",
+        percent(share),
+        if withheld { "are withheld" } else { "miss the gaps inside a read" }
+    )
+}
+
+/// Requests whose output tokens nobody counted.
+pub fn tokens_unknown(requests: u64) -> String {
+    format!("{requests} requests streamed tokens without telling how many: output tokens/s is a lower bound")
+}
+
+/// A net percentile printed as an interval.
+pub fn both(lo_ms: f64, hi_ms: f64) -> String {
+    format!("arrival is known to lie between two moments only: {lo_ms:.3} to {hi_ms:.3} ms")
+}
+
+/// A net percentile whose ends are too far apart.
+pub fn too_wide(lo_ms: f64, hi_ms: f64) -> String {
+    format!("withheld: the stamps allow anything from {lo_ms:.3} to {hi_ms:.3} ms")
+}
+
+/// A window that was cut short.
+pub fn interrupted() -> String {
+    "the window was interrupted; everything measured until then is kept".into()
+}
+
+/// Rows of a window that never closed.
+pub fn window_without_end(rows: u64) -> String {
+    format!("{rows} rows belong to a window that did not close: they stay in requests.jsonl and are in no figure")
+}
+
+/// The last line of a file, when a run ended in the middle of it.
+pub fn half_written(file: &str, line: u64) -> String {
+    format!("{file}:{line}: half-written, the run ended in the middle of it; not counted")
+}
+
+/// A share in percent, as precise as its size asks for.
+pub fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    let digits = match percent {
+        p if p == 0.0 || p >= 10.0 => 0,
+        p if p >= 0.1 => 1,
+        _ => 3,
+    };
+    format!("{percent:.digits$} %")
+}

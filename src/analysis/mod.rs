@@ -1,0 +1,7 @@
+//! What the records mean: pure functions over rows. No clock, no socket.
+
+pub mod definitions;
+pub mod percentiles;
+#[cfg(test)]
+pub(crate) mod specimen;
+pub mod summary;

@@ -1,0 +1,217 @@
+//! Run directories made of rows written by hand, for tests.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::rundir::chain::Chain;
+use crate::rundir::health::HealthRow;
+use crate::rundir::row::{Chunk, Outcome, Phase, Row, RowError, Stamp, StampSource, TokensSource};
+use crate::rundir::window::{Counters, Load, LoadModel, WindowRow, WorkerShare};
+
+/// A run directory before it is written.
+pub(crate) struct Specimen {
+    pub(crate) plan: Value,
+    pub(crate) windows: Vec<(WindowRow, Vec<Row>)>,
+    pub(crate) health: Vec<HealthRow>,
+}
+
+pub(crate) const MS: u64 = 1_000_000;
+pub(crate) const US: u64 = 1_000;
+
+/// An event that had arrived `delay` before it was seen.
+pub(crate) fn stamp(arrived: u64, delay: u64) -> Stamp {
+    Stamp { seen: arrived + delay, arrived: Some(arrived), arrived_lo: Some(arrived) }
+}
+
+/// A request with three tokens. From `due`: submit 10 us, handed 20 us, wire 25 us; tokens arrive 5, 6 and 8 ms after
+/// the wire and are seen 15, 15 and 115 us later; the body ends with the last.
+pub(crate) fn request(trace_id: u64, due: u64) -> Row {
+    let wire = due + 25 * US;
+    let at = [stamp(wire + 5 * MS, 15 * US), stamp(wire + 6 * MS, 15 * US), stamp(wire + 8 * MS, 115 * US)];
+    let chunks = (0..3).map(|i| Chunk(at[i].seen, at[i].arrived, at[i].arrived_lo, Some(1), i as u32, 0, i as u64, 0));
+    Row {
+        run: "r1".into(),
+        cell: 0,
+        window: 0,
+        trace_id,
+        class: if trace_id.is_multiple_of(3) { "long".into() } else { "short".into() },
+        phase: Phase::Measured,
+        worker: 0,
+        conn: Some(0),
+        conn_reused: trace_id > 0,
+        retries: 0,
+        due,
+        taken: Some(due + 5 * US),
+        submit: Some(due + 10 * US),
+        handed: Some(due + 20 * US),
+        sent: Some(due + 20 * US),
+        wire_out: Some(wire),
+        first_byte: Some(at[0]),
+        first_event: Some(at[0]),
+        first_token: Some(at[0]),
+        first_answer: Some(at[0]),
+        last_token: Some(at[2]),
+        done: Some(at[2]),
+        end: Some(at[2]),
+        chunks: chunks.collect(),
+        dns: None,
+        connect: None,
+        tls: None,
+        bytes_out: 500,
+        bytes_in: 900,
+        reads: 3,
+        events: 4,
+        token_events: 3,
+        empty_events: 0,
+        http_status: Some(200),
+        retry_after: None,
+        outcome: Outcome::Ok,
+        error: None,
+        flags: Vec::new(),
+        finish_reason: Some("length".into()),
+        prompt_tokens: Some(20),
+        completion_tokens: Some(3),
+        cached_tokens: None,
+        reasoning_tokens: None,
+        tokens_source: Some(TokensSource::Usage),
+        asked_prompt_tokens: 20,
+        asked_output_tokens: 3,
+        length_met: Some(true),
+        model_echo: Some("m".into()),
+        server_timings: None,
+        nonce: "n".into(),
+        prompt_sha256: "0".repeat(64),
+        stamps: StampSource::Kernel,
+    }
+}
+
+/// The same request, failed before its second token.
+pub(crate) fn failed(mut row: Row, class: &str) -> Row {
+    row.outcome = Outcome::Failed;
+    row.error = Some(RowError { class: class.into(), text: "by hand".into() });
+    row.chunks.truncate(1);
+    row.token_events = 1;
+    (row.last_token, row.done, row.completion_tokens, row.finish_reason) = (row.first_token, None, None, None);
+    row
+}
+
+/// A closed-loop window of concurrency 1 with worker 0, holding nothing yet.
+pub(crate) fn window(cell: u32, window: u32, opened: u64, closed: u64) -> WindowRow {
+    WindowRow {
+        run: "r1".into(),
+        cell,
+        window,
+        load: Load { model: LoadModel::Closed, concurrency: Some(1), rate: None },
+        opened,
+        closed,
+        planned: 0,
+        drop: 0,
+        slots: 1,
+        trace_hash: "t".into(),
+        interrupted: false,
+        rows: 0,
+        last_h: String::new(),
+        counters: Counters::default(),
+        workers: vec![WorkerShare {
+            worker: 0,
+            core: Some(1),
+            tid: 77,
+            batches: 9,
+            max_batch: 2,
+            busy_ns: (closed - opened) / 4,
+        }],
+    }
+}
+
+/// A sample of the process or of worker 0, having used `cpu_ns`.
+pub(crate) fn sample(thread: &str, t: u64, cpu_ns: u64) -> HealthRow {
+    HealthRow {
+        t,
+        thread: thread.into(),
+        tid: 77,
+        core: None,
+        cpu_ns,
+        run_delay_ns: Some(cpu_ns / 100),
+        voluntary_switches: Some(3),
+        involuntary_switches: Some(cpu_ns / 1_000_000),
+        busy_ns: None,
+        rss_bytes: None,
+    }
+}
+
+impl Specimen {
+    /// Closed loop of one, two windows of 30 requests 10 ms apart, the first two dropped, one failed.
+    pub(crate) fn two_windows() -> Specimen {
+        let mut windows = Vec::new();
+        let mut health = Vec::new();
+        for index in 0..2_u32 {
+            let opened = 100 * MS + u64::from(index) * 1000 * MS;
+            let mut rows: Vec<Row> = (0..30).map(|id| request(id, opened + id * 10 * MS)).collect();
+            for row in &mut rows {
+                row.window = index;
+                row.phase = if row.trace_id < 2 { Phase::Warmup } else { Phase::Measured };
+                // the second window is slower by trace id
+                shift_answer(row, u64::from(index) * row.trace_id * 40 * US);
+            }
+            rows[0].connect = Some(8 * US);
+            let cut = rows.remove(20);
+            rows.push(failed(cut, "transport"));
+            let bounds = WindowRow { planned: 30, drop: 2, ..window(0, index, opened, opened + 310 * MS) };
+            for (thread, busy) in [("process", 2), ("worker-0", 4)] {
+                health.push(sample(thread, opened - MS, opened / busy));
+                health.push(sample(thread, opened + 311 * MS, (opened + 312 * MS) / busy));
+            }
+            windows.push((bounds, rows));
+        }
+        let environment = json!({"host": "h", "kernel": "6.12", "loopback": true});
+        let plan = json!({"run_id": "r1", "plan_hash": "abc", "started_at": "2026-01-01T00:00:00Z", "tarebench": "0.1.0",
+            "environment": environment, "calibration": null, "max_failed": 0.01});
+        Specimen { plan, windows, health }
+    }
+
+    /// Writes the raw files; fills in each window's `rows` and `last_h`.
+    pub(crate) fn write(&mut self, dir: &Path) {
+        let mut chain = Chain::default();
+        let (mut requests, mut windows) = (String::new(), String::new());
+        for (bounds, rows) in &mut self.windows {
+            bounds.rows = rows.len() as u64;
+            bounds.last_h = "0".repeat(64);
+            for row in rows {
+                let mut line = serde_json::to_string(row).unwrap();
+                chain.seal(&mut line);
+                chain.last_hex().clone_into(&mut bounds.last_h);
+                requests += &line;
+                requests.push('\n');
+            }
+            windows += &(serde_json::to_string(bounds).unwrap() + "\n");
+        }
+        let health: String = self.health.iter().map(|h| serde_json::to_string(h).unwrap() + "\n").collect();
+        let plan = serde_json::to_string_pretty(&self.plan).unwrap();
+        let files =
+            [("plan.json", plan), ("requests.jsonl", requests), ("windows.jsonl", windows), ("health.jsonl", health)];
+        files.iter().for_each(|(name, text)| std::fs::write(dir.join(name), text).unwrap());
+    }
+}
+
+/// Moves everything that came back by `ns`.
+pub(crate) fn shift_answer(row: &mut Row, ns: u64) {
+    let moved = |s: Stamp| Stamp {
+        seen: s.seen + ns,
+        arrived: s.arrived.map(|t| t + ns),
+        arrived_lo: s.arrived_lo.map(|t| t + ns),
+    };
+    let stamps = [
+        &mut row.first_byte,
+        &mut row.first_event,
+        &mut row.first_token,
+        &mut row.first_answer,
+        &mut row.last_token,
+        &mut row.done,
+        &mut row.end,
+    ];
+    stamps.into_iter().for_each(|s| *s = s.map(moved));
+    for c in &mut row.chunks {
+        (c.0, c.1, c.2) = (c.0 + ns, c.1.map(|t| t + ns), c.2.map(|t| t + ns));
+    }
+}

@@ -1,0 +1,83 @@
+//! What the client's threads used up during a window, from differences of health samples.
+
+use std::collections::BTreeMap;
+
+use crate::analysis::definitions::{rules, share};
+use crate::rundir::health::HealthRow;
+use crate::rundir::run_json::{Client, WorkerLoad};
+use crate::rundir::window::{WindowRow, WorkerShare};
+
+/// Samples by thread, in order of time.
+pub(super) struct Health {
+    threads: BTreeMap<(String, u64), Vec<HealthRow>>,
+}
+
+impl Health {
+    pub(super) fn new(samples: Vec<HealthRow>) -> Self {
+        let mut threads: BTreeMap<(String, u64), Vec<HealthRow>> = BTreeMap::new();
+        for sample in samples {
+            threads.entry((sample.thread.clone(), sample.tid)).or_default().push(sample);
+        }
+        threads.values_mut().for_each(|samples| samples.sort_by_key(|s| s.t));
+        Health { threads }
+    }
+
+    /// What the process and each worker did in a window.
+    pub(super) fn client(&self, bounds: &WindowRow) -> Client {
+        let process = self.threads.iter().find(|((name, _), _)| name == "process");
+        let cpu = process.and_then(|(_, samples)| whole(around(samples, bounds)?, |s| Some(s.cpu_ns)));
+        Client {
+            cpu_per_wall: cpu,
+            workers: bounds.workers.iter().map(|worker| self.worker(worker, bounds)).collect(),
+            gates: Vec::new(),
+            counters: bounds.counters,
+        }
+    }
+
+    fn worker(&self, worker: &WorkerShare, bounds: &WindowRow) -> WorkerLoad {
+        let thread = self.threads.get(&(format!("worker-{}", worker.worker), worker.tid));
+        let samples = thread.and_then(|samples| around(samples, bounds)).unwrap_or_default();
+        let cpu = |s: &HealthRow| Some(s.cpu_ns);
+        WorkerLoad {
+            worker: worker.worker,
+            core: worker.core,
+            cpu_per_wall: whole(samples, cpu),
+            worst_5s: worst(samples, rules::WORST_CPU_NS, cpu),
+            busy: share(worker.busy_ns, bounds.closed.saturating_sub(bounds.opened)),
+            run_delay_share: worst(samples, rules::WORST_RUN_DELAY_NS, |s| s.run_delay_ns),
+            involuntary_switches: grown(samples, |s| s.involuntary_switches),
+        }
+    }
+}
+
+/// The last sample at or before the opening, to the first at or after the close.
+fn around<'a>(samples: &'a [HealthRow], bounds: &WindowRow) -> Option<&'a [HealthRow]> {
+    let first = samples.partition_point(|s| s.t <= bounds.opened).checked_sub(1)?;
+    let last = samples.partition_point(|s| s.t < bounds.closed).max(first);
+    samples.get(first..=last)
+}
+
+type Counter = fn(&HealthRow) -> Option<u64>;
+
+fn whole(samples: &[HealthRow], counter: Counter) -> Option<f64> {
+    rate(samples.first()?, samples.last()?, counter)
+}
+
+/// Largest rate over a slice of about `span` ns; over the whole window when that is shorter.
+fn worst(samples: &[HealthRow], span: u64, counter: Counter) -> Option<f64> {
+    let least = (span as f64 * rules::SLICE_AT_LEAST) as u64;
+    let mut to = 0;
+    let slices = samples.iter().filter_map(|from| {
+        to += samples[to..].iter().position(|s| s.t >= from.t.saturating_add(least))?;
+        rate(from, &samples[to], counter)
+    });
+    slices.max_by(f64::total_cmp).or_else(|| whole(samples, counter))
+}
+
+fn rate(from: &HealthRow, to: &HealthRow, counter: Counter) -> Option<f64> {
+    share(counter(to)?.saturating_sub(counter(from)?), to.t.saturating_sub(from.t))
+}
+
+fn grown(samples: &[HealthRow], counter: Counter) -> Option<u64> {
+    Some(counter(samples.last()?)?.saturating_sub(counter(samples.first()?)?))
+}

@@ -1,0 +1,133 @@
+//! Reading the raw files, line by line.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::analysis::definitions::wording;
+use crate::rundir::chain::Chain;
+use crate::rundir::health::HealthRow;
+use crate::rundir::row::Row;
+use crate::rundir::run_json::RunVerdict;
+use crate::rundir::window::WindowRow;
+
+/// Why a directory could not be summarised.
+#[derive(Debug, Error)]
+pub enum SummaryError {
+    /// A file that is not there or cannot be read.
+    #[error("{}: {source}", path.display())]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A line that is not what it must be.
+    #[error("{file}:{line}: {text}")]
+    Line {
+        /// Name within the directory.
+        file: &'static str,
+        /// From 1.
+        line: u64,
+        /// What is wrong.
+        text: String,
+    },
+    /// Counts of a window that do not close.
+    #[error("cell {cell}, window {window}: the counts do not close: {text}")]
+    Counts {
+        /// Load point.
+        cell: u32,
+        /// Window.
+        window: u32,
+        /// Which sum is broken.
+        text: String,
+    },
+}
+
+impl SummaryError {
+    pub(super) fn counts(bounds: &WindowRow, text: String) -> Self {
+        SummaryError::Counts { cell: bounds.cell, window: bounds.window, text }
+    }
+}
+
+pub(super) struct Windows {
+    pub(super) rows: Vec<WindowRow>,
+    pub(super) tail: Option<u64>,
+}
+
+pub(super) fn read_plan(dir: &Path) -> Result<Value, SummaryError> {
+    let path = dir.join("plan.json");
+    let text = std::fs::read_to_string(&path).map_err(|source| SummaryError::Unreadable { path, source })?;
+    serde_json::from_str(&text).map_err(|e| SummaryError::Line {
+        file: "plan.json",
+        line: e.line() as u64,
+        text: e.to_string(),
+    })
+}
+
+pub(super) fn read_windows(dir: &Path) -> Result<Windows, SummaryError> {
+    let (rows, tail) = read_lines(dir, "windows.jsonl")?;
+    Ok(Windows { rows, tail })
+}
+
+pub(super) fn read_health(dir: &Path) -> Result<(Vec<HealthRow>, Option<u64>), SummaryError> {
+    read_lines(dir, "health.jsonl")
+}
+
+/// Hands each row, its `h` and its line number on; gives the number of a half-written last line.
+pub(super) fn read_rows(
+    dir: &Path,
+    take: &mut dyn FnMut(Row, &str, u64) -> Result<(), SummaryError>,
+) -> Result<Option<u64>, SummaryError> {
+    let file = "requests.jsonl";
+    let mut chain = Chain::default();
+    each_line(dir, file, &mut |number, line| {
+        let wrong = |text: String| SummaryError::Line { file, line: number, text };
+        let plain =
+            chain.open(line).ok_or_else(|| wrong("its h does not continue the chain: a line was changed".into()))?;
+        let row: Row = serde_json::from_str(&plain).map_err(|e| wrong(e.to_string()))?;
+        take(row, chain.last_hex(), number)
+    })
+}
+
+pub(super) fn half_written_verdict(file: &str, line: u64) -> RunVerdict {
+    RunVerdict { cell: None, window: None, kind: "half_written".into(), text: wording::half_written(file, line) }
+}
+
+fn read_lines<T: DeserializeOwned>(dir: &Path, file: &'static str) -> Result<(Vec<T>, Option<u64>), SummaryError> {
+    let mut rows = Vec::new();
+    let tail = each_line(dir, file, &mut |line, text| {
+        rows.push(serde_json::from_str(text).map_err(|e| SummaryError::Line { file, line, text: e.to_string() })?);
+        Ok(())
+    })?;
+    Ok((rows, tail))
+}
+
+/// A last line without its line end was being written when the run ended: it is not handed on, its number is returned.
+fn each_line(
+    dir: &Path,
+    file: &'static str,
+    take: &mut dyn FnMut(u64, &str) -> Result<(), SummaryError>,
+) -> Result<Option<u64>, SummaryError> {
+    let path = dir.join(file);
+    let unreadable = |source| SummaryError::Unreadable { path: path.clone(), source };
+    let mut reader = BufReader::with_capacity(1 << 20, File::open(&path).map_err(unreadable)?);
+    let (mut bytes, mut number) = (Vec::new(), 0);
+    loop {
+        bytes.clear();
+        if reader.read_until(b'\n', &mut bytes).map_err(unreadable)? == 0 {
+            return Ok(None);
+        }
+        number += 1;
+        if bytes.pop() != Some(b'\n') {
+            return Ok(Some(number));
+        }
+        let line =
+            std::str::from_utf8(&bytes).map_err(|e| SummaryError::Line { file, line: number, text: e.to_string() })?;
+        take(number, line)?;
+    }
+}

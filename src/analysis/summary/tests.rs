@@ -1,0 +1,258 @@
+use super::*;
+use crate::analysis::specimen::{MS, Specimen, US, failed, request, sample, window};
+use crate::rundir::row::{Outcome, Phase, Row};
+use crate::rundir::run_json::InFlight;
+
+fn summary_of(mut specimen: Specimen) -> RunJson {
+    let dir = tempfile::tempdir().unwrap();
+    specimen.write(dir.path());
+    summarise(dir.path()).unwrap()
+}
+
+fn one_window(rows: Vec<Row>) -> Specimen {
+    let closed = 1_000 * MS;
+    Specimen { plan: serde_json::json!({}), windows: vec![(window(0, 0, 0, closed), rows)], health: Vec::new() }
+}
+
+fn kinds(window: &Window) -> Vec<(String, String, VerdictKind)> {
+    window.verdicts.iter().map(|v| (v.metric.clone(), v.column.clone(), v.kind)).collect()
+}
+
+#[test]
+fn counts_of_two_windows() {
+    let run = summary_of(Specimen::two_windows());
+    assert!(run.complete);
+    assert_eq!(run.labels, ["LOOPBACK", "ONE USER ONLY", "ONE LOAD ONLY"]);
+    let r = &run.cells[0].windows[1].requests;
+    assert_eq!((r.due, r.sent, r.dropped, r.kept, r.ok, r.failed), (30, 30, 2, 28, 27, 1));
+    assert_eq!(r.by_error.get("transport"), Some(&1));
+    // 1 of 28 failed, and 1 % is allowed
+    assert!(run.verdicts.iter().any(|v| v.kind == "failed" && v.window == Some(0)));
+}
+
+#[test]
+fn figures_of_the_first_window_by_hand() {
+    let run = summary_of(Specimen::two_windows());
+    let w = &run.cells[0].windows[0];
+    let ttft =
+        |d: &Option<crate::rundir::run_json::Distribution>| d.as_ref().map(|d| (d.n, d.p50_ms, d.p95_ms, d.p99_ms));
+    assert_eq!(ttft(&w.metrics.ttft.gross), Some((27, Some(5.03), Some(5.03), None)));
+    assert_eq!(ttft(&w.metrics.ttft.tare), Some((27, Some(0.025), Some(0.025), None)));
+    assert_eq!(ttft(&w.metrics.ttft.net), Some((27, Some(5.0), Some(5.0), None)));
+    // gaps 1.0 and 2.1 ms, 27 of each
+    let gap = w.metrics.gap.gross.as_ref().unwrap();
+    assert_eq!((gap.n, gap.p50_ms, gap.mean_ms, gap.max_ms), (54, Some(1.55), Some(1.55), Some(2.1)));
+    assert_eq!(w.metrics.lateness.as_ref().unwrap().p50_ms, Some(0.01));
+    assert_eq!(w.metrics.dispatch_delay, None);
+    assert_eq!((w.offered_rps, w.achieved_rps), (None, None));
+    assert_eq!((w.by_conn.warm.n, w.by_conn.cold.n, w.by_conn.reopened.n), (27, 0, 0));
+    assert_eq!((w.tokens.prompt, w.tokens.completion, w.tokens.cached), (Some(560), Some(81), None));
+    assert_eq!(w.first_requests.len(), 10);
+    assert_eq!((w.tokens_per_event, w.one_token_per_event), (Some(1.0), Some(true)));
+    let classes: Vec<_> = gap.per_class.iter().map(|(name, d)| (name.as_str(), d.n)).collect();
+    assert_eq!(classes, [("long", 18), ("short", 36)]);
+}
+
+#[test]
+fn load_and_throughput_by_hand() {
+    let run = summary_of(Specimen::two_windows());
+    let w = &run.cells[0].windows[0];
+    // 30 requests of 8.015 ms (submit to the last arrival) within 310 ms
+    let mean = 30.0 * 8_015_000.0 / 310_000_000.0;
+    assert_eq!(w.in_flight, InFlight { mean: Some(mean), p95: Some(1), max: 1, full_share: Some(mean) });
+    // from the first submit (10 us) to the last arrival (290 + 8.025 ms): 29 ok, 30 streams, one without a count
+    let t = &w.throughput;
+    let span = 0.298_015;
+    assert_eq!((t.from_s, t.to_s, t.uncounted_requests), (Some(0.00001), Some(0.298025), 0));
+    assert!((t.requests_per_s.unwrap() - 29.0 / span).abs() < 1e-9);
+    assert!((t.output_tokens_per_s.unwrap() - 88.0 / span).abs() < 1e-9);
+    assert!((t.total_tokens_per_s.unwrap() - (88.0 + 600.0) / span).abs() < 1e-9);
+    assert!((t.whole.output_tokens_per_s.unwrap() - 88.0 / 0.31).abs() < 1e-9);
+}
+
+#[test]
+fn client_load_is_a_difference_of_samples() {
+    let w = &summary_of(Specimen::two_windows()).cells[0].windows[0];
+    // process: from 99 ms (cpu 50) to 411 ms (cpu 206): 156 of 312
+    assert_eq!(w.client.cpu_per_wall, Some(0.5));
+    let worker = &w.client.workers[0];
+    assert_eq!((worker.cpu_per_wall, worker.worst_5s, worker.busy), (Some(0.25), Some(0.25), Some(0.25)));
+    assert_eq!(worker.run_delay_share, Some(0.0025));
+    assert_eq!(worker.involuntary_switches, Some(78));
+}
+
+#[test]
+fn the_worst_five_seconds() {
+    let mut specimen = one_window(Vec::new());
+    specimen.windows[0].0.closed = 20_000 * MS;
+    let mut cpu = 0;
+    for second in 0..=20_u64 {
+        specimen.health.push(sample("worker-0", second * 1_000 * MS, cpu));
+        cpu += if (8..13).contains(&second) { 900 * MS } else { 100 * MS };
+    }
+    let client = summary_of(specimen).cells[0].windows[0].client.clone();
+    assert_eq!((client.workers[0].cpu_per_wall, client.workers[0].worst_5s), (Some(0.3), Some(0.9)));
+    assert_eq!(client.cpu_per_wall, None);
+}
+
+#[test]
+fn a_wide_net_interval_is_withheld_or_printed_as_both() {
+    let mut rows: Vec<Row> = (0..20).map(|id| request(id, id * 10 * MS)).collect();
+    for row in &mut rows {
+        // 5 ms net, from 4.6: both. e2e 8 ms net, from 6: withheld
+        row.first_token =
+            row.first_token.map(|s| crate::rundir::row::Stamp { arrived_lo: s.arrived.map(|t| t - 400 * US), ..s });
+        row.last_token =
+            row.last_token.map(|s| crate::rundir::row::Stamp { arrived_lo: s.arrived.map(|t| t - 2 * MS), ..s });
+    }
+    let w = summary_of(one_window(rows)).cells[0].windows[0].clone();
+    let ttft = w.metrics.ttft.net.as_ref().unwrap();
+    assert_eq!((ttft.p50_ms, ttft.lo_ms.unwrap().p50, ttft.hi_ms), (Some(5.0), Some(4.6), None));
+    let e2e = w.metrics.e2e.net.as_ref().unwrap();
+    assert_eq!((e2e.p50_ms, e2e.lo_ms.unwrap().p50, e2e.mean_ms), (None, None, Some(8.0)));
+    assert_eq!(w.metrics.e2e.gross.as_ref().unwrap().p50_ms, Some(8.13));
+    let found = kinds(&w);
+    assert!(found.contains(&("ttft".into(), "net".into(), VerdictKind::Both)));
+    assert!(found.contains(&("e2e".into(), "net".into(), VerdictKind::Withheld)));
+}
+
+#[test]
+fn missing_stamps_withhold_net_beyond_one_percent() {
+    for (missing, withheld) in [(1, false), (2, true)] {
+        let mut rows: Vec<Row> = (0..100).map(|id| request(id, id * 10 * MS)).collect();
+        rows.iter_mut().take(missing).for_each(|row| row.wire_out = None);
+        let w = summary_of(one_window(rows)).cells[0].windows[0].clone();
+        let net = w.metrics.ttft.net.as_ref().unwrap();
+        assert_eq!((net.n, net.p50_ms.is_none()), (100 - missing as u64, withheld));
+        assert_eq!(w.metrics.ttft.gross.as_ref().unwrap().p99_ms, Some(5.03));
+        assert_eq!(w.verdicts.len(), usize::from(withheld));
+    }
+}
+
+#[test]
+fn coalesced_events_flag_and_withhold_gaps() {
+    for (lumped, kind) in
+        [(2, None), (3, Some(VerdictKind::Flag)), (22, Some(VerdictKind::Flag)), (23, Some(VerdictKind::Withheld))]
+    {
+        let mut rows: Vec<Row> = (0..30).map(|id| request(id, id * 10 * MS)).collect();
+        // two of a request's three events in one read
+        rows.iter_mut().take(lumped).for_each(|row| row.chunks.iter_mut().for_each(|c| c.4 /= 2));
+        let w = summary_of(one_window(rows)).cells[0].windows[0].clone();
+        assert_eq!(w.coalesced_share, Some(2.0 * lumped as f64 / 90.0));
+        assert_eq!(w.verdicts.first().map(|v| v.kind), kind, "{lumped}");
+        assert_eq!(w.metrics.gap.gross.unwrap().p50_ms.is_none(), kind == Some(VerdictKind::Withheld));
+    }
+}
+
+#[test]
+fn half_of_the_events_in_shared_reads_withhold_gaps() {
+    let mut rows: Vec<Row> = (0..30).map(|id| request(id, id * 10 * MS)).collect();
+    rows.iter_mut().for_each(|row| row.chunks[1].4 = 0);
+    let w = summary_of(one_window(rows)).cells[0].windows[0].clone();
+    assert_eq!(kinds(&w), [("gap".into(), "*".into(), VerdictKind::Withheld)]);
+    let (gross, net) = (w.metrics.gap.gross.unwrap(), w.metrics.gap.net.unwrap());
+    assert_eq!((gross.n, gross.p50_ms, net.p50_ms, net.lo_ms.unwrap().p50), (30, None, None, None));
+    assert_eq!(w.metrics.gap.tare.unwrap().p50_ms, Some(0.1), "tare is never void");
+}
+
+#[test]
+fn without_kernel_stamps_there_is_no_net() {
+    let mut rows: Vec<Row> = (0..5).map(|id| request(id, id * 10 * MS)).collect();
+    for row in &mut rows {
+        row.stamps = crate::rundir::row::StampSource::User;
+        row.wire_out = None;
+    }
+    let w = summary_of(one_window(rows)).cells[0].windows[0].clone();
+    assert_eq!((&w.metrics.ttft.net, &w.metrics.upload), (&None, &None));
+    assert_eq!(kinds(&w), [("*".into(), "net".into(), VerdictKind::Withheld)]);
+}
+
+#[test]
+fn censored_requests_give_a_lower_bound() {
+    let mut rows: Vec<Row> = (0..20).map(|id| request(id, id * 10 * MS)).collect();
+    let cut = &mut rows[19];
+    (cut.outcome, cut.end, cut.done, cut.finish_reason) = (Outcome::Censored, None, None, None);
+    let timed_out = failed(request(20, 500 * MS), "timeout");
+    rows.push(timed_out);
+    let w = summary_of(one_window(rows)).cells[0].windows[0].clone();
+    assert_eq!((w.requests.ok, w.requests.censored, w.requests.failed), (19, 1, 1));
+    let bounds = |metric: &str| -> Vec<_> {
+        w.verdicts
+            .iter()
+            .filter(|v| v.metric == metric)
+            .map(|v| (v.percentile.clone().unwrap(), v.figure.unwrap()))
+            .collect()
+    };
+    // 19 of 8.13 ms, one waited for 8.015 ms, one for 1,000 - 190.01 = 809.99 ms
+    assert_eq!(bounds("e2e"), [("p50".into(), 8.13), ("p90".into(), 8.13), ("p95".into(), 8.13)]);
+    assert_eq!(bounds("ttft")[0], ("p50".into(), 5.03));
+    assert_eq!(w.metrics.e2e.gross.as_ref().unwrap().n, 19);
+}
+
+#[test]
+fn an_open_loop_offers_what_its_schedule_says() {
+    let mut specimen = one_window((0..11).map(|id| request(id, id * 100 * MS)).collect());
+    specimen.windows[0].0.load =
+        crate::rundir::window::Load { model: LoadModel::Open, concurrency: None, rate: Some(9.0) };
+    specimen.windows[0].1[5].submit = Some(1_005 * MS);
+    let w = summary_of(specimen).cells[0].windows[0].clone();
+    assert_eq!((w.offered_rps, w.achieved_rps), (Some(10.0), Some(9.0)));
+    assert_eq!((w.throughput.from_s, w.throughput.to_s), (Some(0.0), Some(1.0)));
+    assert_eq!(w.in_flight.full_share, None);
+}
+
+#[test]
+fn counts_that_do_not_close_are_an_error() {
+    let mut specimen = Specimen::two_windows();
+    specimen.windows[1].1[7].phase = Phase::Warmup;
+    let dir = tempfile::tempdir().unwrap();
+    specimen.write(dir.path());
+    let text = summarise(dir.path()).unwrap_err().to_string();
+    assert_eq!(text, "cell 0, window 1: the counts do not close: trace id 7 is Warmup, but 2 are dropped");
+
+    let dir = tempfile::tempdir().unwrap();
+    Specimen::two_windows().write(dir.path());
+    let path = dir.path().join("windows.jsonl");
+    std::fs::write(&path, std::fs::read_to_string(&path).unwrap().replace("\"rows\":30", "\"rows\":31")).unwrap();
+    let text = summarise(dir.path()).unwrap_err().to_string();
+    assert_eq!(
+        text,
+        "cell 0, window 0: the counts do not close: rows in requests.jsonl, rows in windows.jsonl: 30, 31"
+    );
+}
+
+#[test]
+fn a_run_that_died_is_summarised_and_said_so() {
+    let dir = tempfile::tempdir().unwrap();
+    Specimen::two_windows().write(dir.path());
+    let windows = std::fs::read_to_string(dir.path().join("windows.jsonl")).unwrap();
+    std::fs::write(dir.path().join("windows.jsonl"), windows.lines().next().unwrap().to_string() + "\n").unwrap();
+    let requests = std::fs::read_to_string(dir.path().join("requests.jsonl")).unwrap();
+    std::fs::write(dir.path().join("requests.jsonl"), &requests[..requests.len() - 40]).unwrap();
+    let run = summarise(dir.path()).unwrap();
+    assert!(!run.complete);
+    let found: Vec<_> = run.verdicts.iter().map(|v| v.text.as_str()).collect();
+    assert!(found.iter().any(|t| t.starts_with("29 rows belong to a window that did not close")), "{found:?}");
+    assert!(found.iter().any(|t| t.starts_with("requests.jsonl:60: half-written")), "{found:?}");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    Specimen::two_windows().write(dir.path());
+    std::fs::remove_file(dir.path().join("health.jsonl")).unwrap();
+    assert!(summarise(dir.path()).unwrap_err().to_string().contains("health.jsonl"));
+}
+
+#[test]
+fn the_json_reads_back() {
+    let run = summary_of(Specimen::two_windows());
+    let text = to_json(&run).unwrap();
+    let again: RunJson = serde_json::from_str(&text).unwrap();
+    assert_eq!(again.cells[0].windows[0].requests, run.cells[0].windows[0].requests);
+    let value = serde_json::to_value(&run).unwrap();
+    assert_eq!(to_json(&serde_json::from_value(value).unwrap()).unwrap(), text);
+    assert!(
+        text.starts_with("{\n  \"schema\": \"tarebench.run/1\",\n  \"tarebench\": \"0.1.0\",\n  \"run_id\": \"r1\"")
+    );
+}

@@ -1,0 +1,523 @@
+//! Everything that is kept of a window while its rows go by.
+
+use std::collections::BTreeMap;
+
+use super::SummaryError;
+use super::client::Health;
+use super::columns::{self, Print, Spread, Withheld};
+use super::occupancy::Occupancy;
+use crate::analysis::definitions::load::{self, TokenTrail};
+use crate::analysis::definitions::{self, per_second, rules, seconds, share, wording};
+use crate::analysis::percentiles::{self, PUBLISHED};
+use crate::rundir::row::{Outcome, Phase, Row, StampSource};
+use crate::rundir::run_json::{
+    ByConn, ConnRow, Connect, FirstRequest, FlagCount, Metrics, Rates, Requests, Throughput, TokenSums, Verdict,
+    VerdictKind, Window,
+};
+use crate::rundir::window::{LoadModel, WindowRow};
+
+/// Values of one window.
+pub(super) struct WindowTally<'a> {
+    bounds: &'a WindowRow,
+    rows: u64,
+    last_h: String,
+    requests: Requests,
+    tokens: TokenSums,
+    flags: BTreeMap<String, FlagCount>,
+    finish_reasons: BTreeMap<String, u64>,
+    first_requests: Vec<FirstRequest>,
+    empty_events: u64,
+    lacking_stamps: u64,
+    without_kernel: u64,
+    chunking: Chunking,
+    schedule: Schedule,
+    work: Work,
+    latency: Latency,
+    /// Known or lower bounds of ttft and e2e of requests that timed out or were censored.
+    incomplete: Incomplete,
+}
+
+/// Token events against tokens and reads.
+#[derive(Default)]
+struct Chunking {
+    events: u64,
+    coalesced: u64,
+    counted_events: u64,
+    counted_tokens: u64,
+    uneven: u64,
+}
+
+/// When requests were due, and when something was done about it.
+#[derive(Default)]
+struct Schedule {
+    due: Vec<u64>,
+    submits: Vec<u64>,
+    first_not_sent: Option<u64>,
+    in_flight: Vec<(u64, u64)>,
+    dispatched: Vec<Dispatched>,
+}
+
+/// In order of dispatch.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Dispatched {
+    action: u64,
+    end: u64,
+    due: u64,
+    counts: bool,
+}
+
+/// What the server delivered.
+#[derive(Default)]
+struct Work {
+    ended_ok: Vec<u64>,
+    trails: Vec<TokenTrail>,
+    prompts: Vec<(u64, u64)>,
+}
+
+#[derive(Default)]
+struct Incomplete {
+    requests: u64,
+    ttft: Vec<i64>,
+    e2e: Vec<i64>,
+}
+
+/// Values of ok requests.
+#[derive(Default)]
+struct Latency {
+    classes: Vec<String>,
+    ttft: Spread<i64>,
+    ttfo: Spread<i64>,
+    e2e: Spread<i64>,
+    gap: Spread<i64>,
+    stall: Spread<i64>,
+    tpot: Spread<f64>,
+    tpot_adj: Spread<f64>,
+    ntpot: Spread<f64>,
+    upload: Vec<i64>,
+    connect: [Vec<i64>; 3],
+    by_conn: [(u64, Spread<i64>); 3],
+    /// Gross, kept for lower bounds.
+    ttft_gross: Vec<i64>,
+    e2e_gross: Vec<i64>,
+}
+
+impl<'a> WindowTally<'a> {
+    pub(super) fn new(bounds: &'a WindowRow) -> Self {
+        WindowTally {
+            bounds,
+            rows: 0,
+            last_h: "0".repeat(64),
+            requests: Requests::default(),
+            tokens: TokenSums::default(),
+            flags: BTreeMap::new(),
+            finish_reasons: BTreeMap::new(),
+            first_requests: Vec::new(),
+            empty_events: 0,
+            lacking_stamps: 0,
+            without_kernel: 0,
+            chunking: Chunking::default(),
+            schedule: Schedule::default(),
+            work: Work::default(),
+            latency: Latency::default(),
+            incomplete: Incomplete::default(),
+        }
+    }
+
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    pub(super) fn take(&mut self, row: &Row, h: &str) -> Result<(), SummaryError> {
+        self.rows += 1;
+        h.clone_into(&mut self.last_h);
+        if (row.phase == Phase::Warmup) != (row.trace_id < self.bounds.drop) {
+            let text = format!("trace id {} is {:?}, but {} are dropped", row.trace_id, row.phase, self.bounds.drop);
+            return Err(SummaryError::counts(self.bounds, text));
+        }
+        self.requests.due += 1;
+        self.schedule.due.push(row.due);
+        if row.trace_id < rules::FIRST_REQUESTS {
+            self.first_requests.push(first_request(row));
+        }
+        if row.outcome == Outcome::NotSent {
+            self.not_sent(row);
+            return Ok(());
+        }
+        self.sent(row);
+        match row.phase {
+            Phase::Warmup => self.requests.dropped += 1,
+            Phase::Measured => self.kept(row),
+        }
+        Ok(())
+    }
+
+    fn not_sent(&mut self, row: &Row) {
+        self.requests.not_sent += 1;
+        let first = &mut self.schedule.first_not_sent;
+        *first = Some(first.map_or(row.due, |t| t.min(row.due)));
+        *self.requests.not_sent_reasons.entry(error_class(row)).or_default() += 1;
+    }
+
+    /// What counts for the load, warm-up or not.
+    fn sent(&mut self, row: &Row) {
+        self.requests.sent += 1;
+        let in_flight = load::in_flight(row, self.bounds.closed);
+        let schedule = &mut self.schedule;
+        schedule.submits.extend(row.submit);
+        schedule.in_flight.extend(in_flight);
+        if let (Some(action), Some((_, end))) = (definitions::first_action(row), in_flight) {
+            let counts = row.outcome == Outcome::Ok && row.phase == Phase::Measured;
+            schedule.dispatched.push(Dispatched { action, end, due: row.due, counts });
+        }
+        if let (Outcome::Ok, Some((_, end))) = (row.outcome, in_flight) {
+            self.work.ended_ok.push(end);
+        }
+        self.work.trails.push(TokenTrail::of(row));
+        self.work.prompts.extend(load::prompt_read(row).zip(row.prompt_tokens));
+    }
+
+    fn kept(&mut self, row: &Row) {
+        self.requests.kept += 1;
+        add(&mut self.tokens.prompt, row.prompt_tokens);
+        add(&mut self.tokens.completion, row.completion_tokens);
+        add(&mut self.tokens.cached, row.cached_tokens);
+        add(&mut self.tokens.reasoning, row.reasoning_tokens);
+        self.empty_events += u64::from(row.empty_events);
+        self.lacking_stamps += u64::from(definitions::lacks_stamps(row));
+        self.without_kernel += u64::from(row.stamps == StampSource::User);
+        row.flags.iter().for_each(|flag| self.flag(flag));
+        match row.outcome {
+            Outcome::Ok => self.ok(row),
+            Outcome::Failed => self.failed(row),
+            Outcome::Censored | Outcome::NotSent => {
+                self.requests.censored += 1;
+                self.incomplete.take(row, self.bounds.closed);
+            }
+        }
+    }
+
+    fn flag(&mut self, flag: &str) {
+        let (name, count) = flag.split_once('=').unwrap_or((flag, "1"));
+        let entry = self.flags.entry(name.into()).or_default();
+        entry.requests += 1;
+        entry.total = entry.total.saturating_add(count.parse().unwrap_or(1));
+    }
+
+    fn failed(&mut self, row: &Row) {
+        self.requests.failed += 1;
+        let class = error_class(row);
+        if class == rules::TIMEOUT_CLASS {
+            self.incomplete.take(row, self.bounds.closed);
+        }
+        *self.requests.by_error.entry(class).or_default() += 1;
+    }
+
+    fn ok(&mut self, row: &Row) {
+        self.requests.ok += 1;
+        let reason = row.finish_reason.clone().unwrap_or_else(|| "none".into());
+        *self.finish_reasons.entry(reason).or_default() += 1;
+        self.chunking.take(row);
+        self.latency.take(row);
+    }
+
+    pub(super) fn finish(mut self, health: &Health, max_failed: f64) -> Result<Window, SummaryError> {
+        self.check()?;
+        let bounds = self.bounds;
+        let mut verdicts = Vec::new();
+        let withheld = self.judge(max_failed, &mut verdicts);
+        let occupancy = Occupancy::of(&self.schedule.in_flight, bounds.opened, bounds.closed);
+        let throughput = self.throughput(&occupancy);
+        if throughput.uncounted_requests > 0 {
+            let n = throughput.uncounted_requests;
+            verdicts.push(verdict("tokens", "*", VerdictKind::Flag, Some(n as f64), wording::tokens_unknown(n)));
+        }
+        let (offered_rps, achieved_rps) = self.rates();
+        let (lateness, delay) = self.schedule.lateness(bounds);
+        let (mut metrics, by_conn) = self.latency.print(withheld, &mut verdicts);
+        (metrics.lateness, metrics.dispatch_delay) = (lateness, delay);
+        self.first_requests.sort_by_key(|r| r.trace_id);
+        let ok = self.requests.ok;
+        Ok(Window {
+            window: bounds.window,
+            duration_s: seconds(bounds.closed.saturating_sub(bounds.opened)),
+            offered_rps,
+            achieved_rps,
+            in_flight: occupancy.figures(bounds.load.concurrency.map(|c| c as usize)),
+            tokens: self.tokens,
+            throughput,
+            metrics,
+            by_conn,
+            client: health.client(bounds),
+            verdicts,
+            first_requests: self.first_requests,
+            tokens_per_event: share(self.chunking.counted_tokens, self.chunking.counted_events),
+            one_token_per_event: (self.chunking.counted_events > 0).then_some(self.chunking.uneven == 0),
+            empty_events: self.empty_events,
+            coalesced_share: share(self.chunking.coalesced, self.chunking.events),
+            finish_reasons: self.finish_reasons.into_iter().filter_map(|(r, n)| Some((r, share(n, ok)?))).collect(),
+            flags: self.flags,
+            interrupted: bounds.interrupted,
+            trace_hash: bounds.trace_hash.clone(),
+            requests: self.requests,
+        })
+    }
+
+    /// The sums of the counts, and what the window's own line says of its rows.
+    fn check(&self) -> Result<(), SummaryError> {
+        let (r, bounds) = (&self.requests, self.bounds);
+        let failures: u64 = r.by_error.values().sum();
+        let sums = [
+            (self.rows, bounds.rows, "rows in requests.jsonl, rows in windows.jsonl"),
+            (r.due, r.not_sent + r.sent, "due, not_sent + sent"),
+            (r.sent, r.dropped + r.kept, "sent, dropped + kept"),
+            (r.kept, r.ok + r.failed + r.censored, "kept, ok + failed + censored"),
+            (r.failed, failures, "failed, sum over classes"),
+        ];
+        if let Some((a, b, names)) = sums.into_iter().find(|(a, b, _)| a != b) {
+            return Err(SummaryError::counts(bounds, format!("{names}: {a}, {b}")));
+        }
+        if self.last_h != bounds.last_h {
+            let text = format!("last_h is {}, its last row has {}", bounds.last_h, self.last_h);
+            return Err(SummaryError::counts(bounds, text));
+        }
+        Ok(())
+    }
+
+    /// Verdicts on the window as a whole, and what they forbid.
+    fn judge(&mut self, max_failed: f64, verdicts: &mut Vec<Verdict>) -> Withheld {
+        let (failed, kept) = (self.requests.failed, self.requests.kept);
+        let mut withheld = Withheld::default();
+        if let Some(found) = share(failed, kept).filter(|s| *s > max_failed) {
+            let text = wording::too_many_failed(failed, kept, found, max_failed);
+            verdicts.push(verdict("requests", "failed", VerdictKind::Failed, Some(found), text));
+        }
+        if self.without_kernel > 0 {
+            let found = share(self.without_kernel, kept);
+            let text = wording::no_kernel_stamps(self.without_kernel, kept);
+            verdicts.push(verdict("*", "net", VerdictKind::Withheld, found, text));
+        }
+        if let Some(found) = share(self.lacking_stamps, kept).filter(|s| *s > rules::STAMPS_MISSING) {
+            withheld.net = true;
+            let text = wording::stamps_missing(self.lacking_stamps, kept, found);
+            verdicts.push(verdict("*", "net", VerdictKind::Withheld, Some(found), text));
+        }
+        if let Some(found) = share(self.incomplete.requests, kept).filter(|s| *s > rules::OF_COMPLETED) {
+            verdicts.push(verdict("*", "*", VerdictKind::Flag, Some(found), wording::of_completed(found)));
+            verdicts.extend(self.incomplete.lower_bounds("ttft", &self.latency.ttft_gross, &self.incomplete.ttft));
+            verdicts.extend(self.incomplete.lower_bounds("e2e", &self.latency.e2e_gross, &self.incomplete.e2e));
+        }
+        let coalesced = share(self.chunking.coalesced, self.chunking.events);
+        if let Some(found) = coalesced.filter(|s| *s >= rules::COALESCED_FLAG) {
+            withheld.gaps = found >= rules::COALESCED_WITHHELD;
+            let kind = if withheld.gaps { VerdictKind::Withheld } else { VerdictKind::Flag };
+            verdicts.push(verdict("gap", "*", kind, Some(found), wording::coalesced(found, withheld.gaps)));
+        }
+        withheld
+    }
+
+    /// Bounds of the open-loop window: the opening, and the due of the first arrival not sent, else of the last.
+    fn arrivals(&self) -> Option<(u64, u64)> {
+        let to = self.schedule.first_not_sent.or(self.schedule.due.iter().max().copied())?;
+        (self.bounds.load.model != LoadModel::Closed && to > self.bounds.opened).then_some((self.bounds.opened, to))
+    }
+
+    fn rates(&self) -> (Option<f64>, Option<f64>) {
+        let Some((from, to)) = self.arrivals() else { return (None, None) };
+        let within = |times: &[u64]| times.iter().filter(|t| (from..to).contains(*t)).count() as f64;
+        let rate = |times: &[u64]| per_second(within(times), to - from);
+        (rate(&self.schedule.due), rate(&self.schedule.submits))
+    }
+
+    fn throughput(&self, occupancy: &Occupancy) -> Throughput {
+        let bounds = self.bounds;
+        let span = match (bounds.load.model, bounds.load.concurrency) {
+            (LoadModel::Closed, Some(level)) => occupancy.at_least((level as usize).max(1)),
+            _ => self.arrivals(),
+        };
+        let rates = span.map(|(from, to)| self.work.rates(from, to)).unwrap_or_default();
+        let since_opening = |t: u64| seconds(t.saturating_sub(bounds.opened));
+        Throughput {
+            from_s: span.map(|s| since_opening(s.0)),
+            to_s: span.map(|s| since_opening(s.1)),
+            requests_per_s: rates.requests_per_s,
+            output_tokens_per_s: rates.output_tokens_per_s,
+            total_tokens_per_s: rates.total_tokens_per_s,
+            uncounted_requests: self.work.uncounted(),
+            whole: self.work.rates(bounds.opened, bounds.closed),
+        }
+    }
+}
+
+impl Work {
+    fn rates(&self, from: u64, to: u64) -> Rates {
+        let inside = |t: &u64| (from..=to).contains(t);
+        let span = to.saturating_sub(from);
+        let requests = self.ended_ok.iter().filter(|t| inside(t)).count();
+        let mut counts: Vec<f64> = self.trails.iter().filter_map(|trail| trail.between(from, to)).collect();
+        let output = (!counts.is_empty()).then(|| percentiles::sum(&mut counts));
+        let prompts = definitions::tokens(self.prompts.iter().filter(|(t, _)| inside(t)).map(|(_, n)| *n));
+        let total = output.filter(|_| !self.prompts.is_empty()).map(|output| output + prompts as f64);
+        Rates {
+            requests_per_s: per_second(requests as f64, span),
+            output_tokens_per_s: output.and_then(|n| per_second(n, span)),
+            total_tokens_per_s: total.and_then(|n| per_second(n, span)),
+        }
+    }
+
+    fn uncounted(&self) -> u64 {
+        self.trails.iter().filter(|trail| trail.between(0, 0).is_none()).count() as u64
+    }
+}
+
+impl Schedule {
+    /// Lateness and delay of the ok requests, once all ends are known.
+    fn lateness(
+        &mut self,
+        bounds: &WindowRow,
+    ) -> (Option<crate::rundir::run_json::Distribution>, Option<crate::rundir::run_json::Distribution>) {
+        self.dispatched.sort_unstable();
+        let cap = bounds.load.concurrency.filter(|_| bounds.load.model != LoadModel::Closed);
+        let free = cap.map(|cap| load::slots_free(cap as usize, self.dispatched.iter().map(|d| d.end)));
+        let (mut late, mut delay) = (Vec::new(), Vec::new());
+        for (k, d) in self.dispatched.iter().enumerate().filter(|(_, d)| d.counts) {
+            let slot = free.as_ref().map(|free| free[k]);
+            late.push(definitions::lateness(d.due, d.action, slot));
+            delay.extend(slot.map(|slot| definitions::dispatch_delay(d.due, slot)));
+        }
+        (columns::single(&mut late), columns::single(&mut delay))
+    }
+}
+
+impl Chunking {
+    fn take(&mut self, row: &Row) {
+        self.events += row.chunks.len() as u64;
+        self.coalesced += definitions::coalesced(row);
+        let events = u64::from(row.token_events);
+        if let Some(tokens) = row.completion_tokens.filter(|_| events > 0) {
+            self.counted_events += events;
+            self.counted_tokens = self.counted_tokens.saturating_add(tokens);
+            self.uneven += u64::from(tokens != events);
+        }
+    }
+}
+
+impl Incomplete {
+    fn take(&mut self, row: &Row, closed: u64) {
+        self.requests += 1;
+        let waited = load::waited(row, closed);
+        self.ttft.extend(definitions::ttft(row).gross.or(waited));
+        self.e2e.extend(waited);
+    }
+
+    /// A percentile over completed and incomplete requests, these at the time they were waited for, can only be too low.
+    fn lower_bounds(&self, metric: &str, completed: &[i64], incomplete: &[i64]) -> Vec<Verdict> {
+        let mut all = [completed, incomplete].concat();
+        let Some(found) = percentiles::figures(&mut all) else { return Vec::new() };
+        let bounds = PUBLISHED.iter().zip(found.percentiles_ms);
+        let bound = |(p, ms): (&percentiles::Percentile, Option<f64>)| {
+            let flag = verdict(metric, "gross", VerdictKind::Flag, ms, wording::lower_bound(ms?));
+            Some(Verdict { percentile: Some(p.name.into()), ..flag })
+        };
+        bounds.filter_map(bound).collect()
+    }
+}
+
+impl Latency {
+    fn take(&mut self, row: &Row) {
+        let class = self.class(&row.class);
+        let ttft = definitions::ttft(row);
+        let e2e = definitions::e2e(row);
+        self.ttft_gross.extend(ttft.gross);
+        self.e2e_gross.extend(e2e.gross);
+        self.ttft.push(class, ttft);
+        self.e2e.push(class, e2e);
+        definitions::gaps(row).for_each(|gap| self.gap.push(class, gap));
+        self.ttfo.push(0, definitions::ttfo(row));
+        self.stall.push(0, definitions::stall(row));
+        self.tpot.push(0, definitions::tpot(row));
+        self.tpot_adj.push(0, definitions::tpot_adj(row));
+        self.ntpot.push(0, definitions::ntpot(row));
+        self.upload.extend(definitions::upload(row));
+        let parts = [definitions::dns(row), definitions::tcp(row), definitions::tls(row)];
+        self.connect.iter_mut().zip(parts).for_each(|(values, part)| values.extend(part));
+        let (n, spread) = &mut self.by_conn[conn_state(row)];
+        *n += 1;
+        spread.push(0, ttft);
+    }
+
+    fn class(&mut self, name: &str) -> usize {
+        self.classes.iter().position(|c| c == name).unwrap_or_else(|| {
+            self.classes.push(name.into());
+            self.classes.len() - 1
+        })
+    }
+
+    fn print(self, withheld: Withheld, verdicts: &mut Vec<Verdict>) -> (Metrics, ByConn) {
+        let since = |metric| Print { metric, two_ended: false, classes: &[], withheld };
+        let apart = |metric| Print { metric, two_ended: true, classes: &[], withheld };
+        let classes = &self.classes;
+        let mut upload = self.upload;
+        let [mut dns, mut tcp, mut tls] = self.connect;
+        let metrics = Metrics {
+            ttft: self.ttft.with_due(&Print { classes, ..since("ttft") }, verdicts),
+            ttfo: self.ttfo.with_due(&since("ttfo"), verdicts),
+            e2e: self.e2e.with_due(&Print { classes, ..since("e2e") }, verdicts),
+            gap: self.gap.between(&Print { classes, ..apart("gap") }, verdicts),
+            stall: self.stall.between(&apart("stall"), verdicts),
+            tpot: self.tpot.between(&apart("tpot"), verdicts),
+            tpot_adj: self.tpot_adj.between(&apart("tpot_adj"), verdicts),
+            ntpot: self.ntpot.between(&since("ntpot"), verdicts),
+            upload: columns::single(&mut upload),
+            lateness: None,
+            dispatch_delay: None,
+            connect: Connect {
+                dns: columns::single(&mut dns),
+                tcp: columns::single(&mut tcp),
+                tls: columns::single(&mut tls),
+            },
+        };
+        let [warm, cold, reopened] = self.by_conn;
+        let mut row =
+            |name, (n, spread): (u64, Spread<i64>)| ConnRow { n, ttft: spread.between(&since(name), verdicts) };
+        let by_conn = ByConn {
+            warm: row("ttft@warm", warm),
+            cold: row("ttft@cold", cold),
+            reopened: row("ttft@reopened", reopened),
+        };
+        (metrics, by_conn)
+    }
+}
+
+/// 0 warm, 1 cold, 2 reopened.
+fn conn_state(row: &Row) -> usize {
+    match row.conn_reused {
+        true => 0,
+        false if row.flags.iter().any(|f| f == "reopened") => 2,
+        false => 1,
+    }
+}
+
+fn first_request(row: &Row) -> FirstRequest {
+    let ttft = definitions::ttft(row);
+    FirstRequest {
+        trace_id: row.trace_id,
+        outcome: row.outcome,
+        ttft_gross_ms: ttft.gross.map(definitions::millis),
+        ttft_tare_ms: ttft.tare.map(definitions::millis),
+        ttft_net_ms: ttft.net.map(|net| definitions::millis(net.at)),
+    }
+}
+
+fn error_class(row: &Row) -> String {
+    row.error.as_ref().map_or_else(|| "unnamed".into(), |e| e.class.clone())
+}
+
+fn add(sum: &mut Option<u64>, tokens: Option<u64>) {
+    if let Some(tokens) = tokens {
+        *sum = Some(sum.unwrap_or(0).saturating_add(tokens));
+    }
+}
+
+fn verdict(metric: &str, column: &str, kind: VerdictKind, figure: Option<f64>, text: String) -> Verdict {
+    Verdict { metric: metric.into(), column: column.into(), percentile: None, kind, figure, text }
+}

@@ -1,0 +1,5 @@
+//! What people read. Reports are functions of files.
+
+pub mod markdown;
+pub mod quantity;
+pub mod terminal;

@@ -1,0 +1,346 @@
+//! `report.md`: the numbers of `run.json` as tables, and what it takes to rebuild them.
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::Path;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::report::quantity::{count, fraction, percent, percentile, rate};
+use crate::report::terminal;
+use crate::rundir::row::Outcome;
+use crate::rundir::run_json::{Cell, Distribution, RunJson, Window};
+
+/// Files whose digests stand in the report, those that exist.
+pub const DIGESTED: [&str; 6] =
+    ["plan.json", "requests.jsonl", "windows.jsonl", "health.jsonl", "server-metrics.jsonl", "run.json"];
+
+const SHOWN: [&str; 5] = ["p50", "p90", "p95", "p99", "p999"];
+
+/// The report of a directory whose numbers are `run`; reads the files it names, to hash them, and the plan.
+///
+/// # Errors
+/// A file that is there but cannot be read.
+pub fn of_directory(dir: &Path, run: &RunJson) -> io::Result<String> {
+    let mut digests = Vec::new();
+    for name in DIGESTED {
+        match std::fs::File::open(dir.join(name)) {
+            Ok(file) => digests.push((name, sha256(file)?)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(e),
+        }
+    }
+    let plan: Value = serde_json::from_str(&std::fs::read_to_string(dir.join("plan.json"))?)?;
+    Ok(render(run, &plan, &digests))
+}
+
+/// The report, from what it is a function of.
+pub fn render(run: &RunJson, plan: &Value, digests: &[(&str, String)]) -> String {
+    let mut md = String::new();
+    title(&mut md, run);
+    for cell in &run.cells {
+        section_cell(&mut md, cell);
+    }
+    reading(&mut md);
+    object(&mut md, "Environment", &run.environment);
+    object(&mut md, "Plan", &without_environment(plan));
+    definitions(&mut md, run);
+    files(&mut md, digests);
+    md
+}
+
+fn title(md: &mut String, run: &RunJson) {
+    let labels = if run.labels.is_empty() { String::new() } else { format!(" ({})", run.labels.join(", ")) };
+    push(md, &format!("# tarebench {}{labels}", cell_text(run.run_id.as_deref().unwrap_or("without run id"))));
+    push(md, "");
+    let or = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".into());
+    push(md, &format!("- started: {}", cell_text(&or(&run.started_at))));
+    push(md, &format!("- measured with: tarebench {}", cell_text(&or(&run.tarebench))));
+    push(md, &format!("- plan: `{}`", cell_text(&or(&run.plan_hash))));
+    push(md, &format!("- complete: {}", if run.complete { "yes" } else { "**no**" }));
+    for v in &run.verdicts {
+        let place = v.cell.zip(v.window).map_or_else(String::new, |(c, w)| format!("cell {c}, window {w}: "));
+        push(md, &format!("- **{place}{}**", cell_text(&v.text)));
+    }
+    push(md, "");
+}
+
+fn section_cell(md: &mut String, cell: &Cell) {
+    push(md, &format!("## Load {}: {}\n", cell.cell, terminal::load(&cell.load)));
+    for window in &cell.windows {
+        section_window(md, window);
+    }
+    noise(md, cell);
+}
+
+fn section_window(md: &mut String, window: &Window) {
+    let cut = if window.interrupted { ", INTERRUPTED" } else { "" };
+    push(md, &format!("### Window {} ({:.2} s{cut})\n", window.window, window.duration_s));
+    counts(md, window);
+    metrics(md, window);
+    by_conn(md, window);
+    work(md, window);
+    client(md, window);
+    first_requests(md, window);
+    verdicts(md, window);
+}
+
+/// Slow first calls are shown, not removed.
+fn first_requests(md: &mut String, window: &Window) {
+    push(md, "| first requests | outcome | ttft gross | tare | net |\n|--:|---|--:|--:|--:|");
+    let latency = |ms: Option<f64>| ms.map_or_else(|| "-".into(), crate::report::quantity::latency);
+    for r in &window.first_requests {
+        let cells = [r.ttft_gross_ms, r.ttft_tare_ms, r.ttft_net_ms].map(latency).join(" | ");
+        let outcome = match r.outcome {
+            Outcome::Ok => "ok",
+            Outcome::Failed => "failed",
+            Outcome::Censored => "censored",
+            Outcome::NotSent => "not sent",
+        };
+        push(md, &format!("| {} | {outcome} | {cells} |", r.trace_id));
+    }
+    push(md, "");
+}
+
+fn verdicts(md: &mut String, window: &Window) {
+    if window.verdicts.is_empty() {
+        return;
+    }
+    push(md, "What a reader must know:\n");
+    for v in &window.verdicts {
+        let percentile = v.percentile.as_deref().unwrap_or("*");
+        let about = [v.metric.as_str(), v.column.as_str(), percentile].into_iter().filter(|part| *part != "*");
+        let about = about.map(cell_text).collect::<Vec<_>>().join(" ");
+        let colon = if about.is_empty() { "" } else { ": " };
+        push(md, &format!("- {about}{colon}{}", cell_text(&v.text)));
+    }
+    push(md, "");
+}
+
+fn counts(md: &mut String, window: &Window) {
+    let r = &window.requests;
+    push(md, &format!("Requests: {}.\n", terminal::requests(r).replace("   ", ", ")));
+    for (name, classes) in [("failed", &r.by_error), ("not sent", &r.not_sent_reasons)] {
+        if !classes.is_empty() {
+            let list: Vec<String> = classes.iter().map(|(c, n)| format!("{} {}", cell_text(c), count(*n))).collect();
+            push(md, &format!("- {name}: {}", list.join(", ")));
+        }
+    }
+    let flags: Vec<String> =
+        window.flags.iter().map(|(name, f)| format!("{} {}", cell_text(name), count(f.requests))).collect();
+    if !flags.is_empty() {
+        push(md, &format!("- flags (requests): {}", flags.join(", ")));
+    }
+    let reasons: Vec<String> =
+        window.finish_reasons.iter().map(|(name, s)| format!("{} {}", cell_text(name), percent(Some(*s)))).collect();
+    if !reasons.is_empty() {
+        push(md, &format!("- finish reasons: {}", reasons.join(", ")));
+    }
+    let known = |n: Option<u64>| n.map_or_else(|| "not reported".into(), count);
+    let t = &window.tokens;
+    let tokens = [("prompt", t.prompt), ("completion", t.completion), ("cached", t.cached), ("reasoning", t.reasoning)];
+    let tokens: Vec<String> = tokens.iter().map(|(name, n)| format!("{name} {}", known(*n))).collect();
+    push(md, &format!("- tokens of kept requests: {}", tokens.join(", ")));
+    let per_event = window.tokens_per_event.map_or_else(|| "unknown".into(), |n| format!("{n:.3}"));
+    let hidden = count(window.empty_events);
+    push(md, &format!("- tokens per event: {per_event}; events in which tokens may hide: {hidden}"));
+    push(md, &format!("- token events that share a read: {}\n", percent(window.coalesced_share)));
+}
+
+fn metrics(md: &mut String, window: &Window) {
+    push(md, "| metric | column | n | mean | p50 | p90 | p95 | p99 | p99.9 | max |");
+    push(md, "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|");
+    for (metric, column, values) in window.metrics.columns() {
+        if let Some(values) = values {
+            distribution(md, metric, column, values);
+            for (class, values) in &values.per_class {
+                distribution(md, &format!("{metric} ({})", cell_text(class)), column, values);
+            }
+        }
+    }
+    push(md, "");
+}
+
+fn distribution(md: &mut String, metric: &str, column: &str, values: &Distribution) {
+    let latency = |ms: Option<f64>| ms.map_or_else(|| "withheld".into(), crate::report::quantity::latency);
+    let percentiles = SHOWN.map(|p| percentile(Some(values), p)).join(" | ");
+    let (n, mean, max) = (count(values.n), latency(values.mean_ms), latency(values.max_ms));
+    push(md, &format!("| {metric} | {column} | {n} | {mean} | {percentiles} | {max} |"));
+}
+
+fn by_conn(md: &mut String, window: &Window) {
+    push(md, "| ttft by connection | n | gross p50 | p99 | tare p50 | net p50 | p99 |");
+    push(md, "|---|--:|--:|--:|--:|--:|--:|");
+    let c = &window.by_conn;
+    for (name, row) in [("warm", &c.warm), ("cold", &c.cold), ("reopened", &c.reopened)] {
+        let t = &row.ttft;
+        let cells = [(&t.gross, "p50"), (&t.gross, "p99"), (&t.tare, "p50"), (&t.net, "p50"), (&t.net, "p99")];
+        let cells = cells.map(|(column, p)| percentile(column.as_ref(), p)).join(" | ");
+        push(md, &format!("| {name} | {} | {cells} |", count(row.n)));
+    }
+    push(md, "");
+}
+
+fn work(md: &mut String, window: &Window) {
+    let (t, f) = (&window.throughput, &window.in_flight);
+    push(md, "| over | requests/s | output tokens/s | total tokens/s |");
+    push(md, "|---|--:|--:|--:|");
+    if let Some((from, to)) = t.from_s.zip(t.to_s) {
+        let rates = [t.requests_per_s, t.output_tokens_per_s, t.total_tokens_per_s].map(rate).join(" | ");
+        push(md, &format!("| {from:.3} to {to:.3} s | {rates} |"));
+    }
+    let whole = [t.whole.requests_per_s, t.whole.output_tokens_per_s, t.whole.total_tokens_per_s].map(rate).join(" | ");
+    push(md, &format!("| the whole window | {whole} |\n"));
+    let p95 = f.p95.map_or_else(|| "-".into(), count);
+    let full = f.full_share.map_or_else(String::new, |s| format!(", full {} of the time", percent(Some(s))));
+    push(md, &format!("In flight: mean {}, p95 {p95}, max {}{full}.", rate(f.mean), count(f.max)));
+    if window.offered_rps.is_some() {
+        let (offered, achieved) = (rate(window.offered_rps), rate(window.achieved_rps));
+        push(md, &format!("Load: {offered} requests/s offered, {achieved} achieved."));
+    }
+    push(md, "");
+}
+
+fn client(md: &mut String, window: &Window) {
+    let client = &window.client;
+    push(md, &format!("Client: process {} CPU/wall.\n", fraction(client.cpu_per_wall)));
+    push(md, "| worker | core | CPU/wall | worst 5 s | busy | run queue | involuntary switches |");
+    push(md, "|--:|--:|--:|--:|--:|--:|--:|");
+    for w in &client.workers {
+        let core = w.core.map_or_else(|| "-".into(), |core| core.to_string());
+        let shares = [w.cpu_per_wall, w.worst_5s, w.busy].map(fraction).join(" | ");
+        let switches = w.involuntary_switches.map_or_else(|| "-".into(), count);
+        push(md, &format!("| {} | {core} | {shares} | {} | {switches} |", w.worker, percent(w.run_delay_share)));
+    }
+    push(md, "");
+    let counters = serde_json::to_value(client.counters).unwrap_or_default();
+    let lost: Vec<String> =
+        counters.as_object().into_iter().flatten().map(|(name, n)| format!("{} {n}", name.replace('_', " "))).collect();
+    push(md, &format!("Counters: {}.\n", lost.join(", ")));
+}
+
+fn noise(md: &mut String, cell: &Cell) {
+    if cell.windows.len() < 2 {
+        return;
+    }
+    push(md, "Noise: the largest gap between two windows, relative to their mean. What is smaller is no finding.\n");
+    push(md, "| metric | column | p50 | p95 | p99 |");
+    push(md, "|---|---|--:|--:|--:|");
+    for (metric, columns) in &cell.noise {
+        for (column, gaps) in columns.iter().filter(|(_, gaps)| gaps.p50.is_some()) {
+            let cells = [gaps.p50, gaps.p95, gaps.p99].map(percent).join(" | ");
+            push(md, &format!("| {metric} | {column} | {cells} |"));
+        }
+    }
+    push(md, "");
+}
+
+fn reading(md: &mut String) {
+    push(md, "## How to read this\n");
+    push(
+        md,
+        "gross is what the client saw, tare the harness's own share of it, net the server and the network; with upload \
+         they add up request by request, so percentiles of the columns do not add up. For gap, stall and tpot tare is \
+         signed: a late read lengthens one gap and shortens the next. `a..b` is a net figure that is known to lie \
+         between two moments only. `n<100` means too few values for that percentile. Failed and censored requests are \
+         in no latency figure.\n",
+    );
+}
+
+fn object(md: &mut String, heading: &str, value: &Value) {
+    push(md, &format!("## {heading}\n"));
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            push(md, "| | |\n|---|---|");
+            for (key, field) in fields {
+                let text = field.as_str().map_or_else(|| field.to_string(), str::to_string);
+                push(md, &format!("| {} | {} |", cell_text(key), cell_text(&text)));
+            }
+            push(md, "");
+        }
+        _ => push(md, "not recorded\n"),
+    }
+}
+
+/// The environment has its own section.
+fn without_environment(plan: &Value) -> Value {
+    let mut plan = plan.clone();
+    if let Value::Object(fields) = &mut plan {
+        fields.retain(|key, _| key != "environment");
+    }
+    plan
+}
+
+fn definitions(md: &mut String, run: &RunJson) {
+    push(md, "## Definitions\n");
+    for id in run.definitions.values().flat_map(|columns| columns.values()) {
+        push(md, &format!("- `{id}`"));
+    }
+    push(md, "");
+}
+
+fn files(md: &mut String, digests: &[(&str, String)]) {
+    push(md, "## Files\n");
+    push(md, "| file | SHA-256 |\n|---|---|");
+    for (name, digest) in digests {
+        push(md, &format!("| {name} | `{digest}` |"));
+    }
+    push(md, "\nEvery number above can be rebuilt from these files, offline: `tarebench verify DIR`.");
+}
+
+fn sha256(mut file: std::fs::File) -> io::Result<String> {
+    let mut digest = Sha256::new();
+    let mut block = vec![0; 1 << 16];
+    loop {
+        match io::Read::read(&mut file, &mut block)? {
+            0 => break,
+            n => digest.update(&block[..n]),
+        }
+    }
+    let mut hex = String::new();
+    for byte in digest.finalize() {
+        write!(hex, "{byte:02x}").map_err(io::Error::other)?;
+    }
+    Ok(hex)
+}
+
+/// What a server or a file wrote must not break a table or become markup.
+fn cell_text(text: &str) -> String {
+    text.replace('|', "\\|").replace(['\n', '\r'], " ").replace('<', "&lt;").replace('`', "'")
+}
+
+fn push(md: &mut String, line: &str) {
+    md.push_str(line);
+    md.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::specimen::Specimen;
+    use crate::analysis::summary::summarise;
+
+    #[test]
+    fn the_report_holds_what_it_must() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut specimen = Specimen::two_windows();
+        specimen.plan["environment"]["kernel"] = "6.12 | <b>`x`".into();
+        specimen.write(dir.path());
+        let text = of_directory(dir.path(), &summarise(dir.path()).unwrap()).unwrap();
+        let expected = [
+            "# tarebench r1 (LOOPBACK, ONE USER ONLY, ONE LOAD ONLY)",
+            "Requests: 1 FAILED, 30 due, 2 warm-up, 28 kept, 27 ok, 0 censored.",
+            "| ttft | net | 27 | 5.00 ms | 5.00 ms | 5.00 ms | 5.00 ms | n<100 | n<1,000 | 5.00 ms |",
+            "- `ttft.gross=first_token.seen-submit`",
+            "| kernel | 6.12 \\| &lt;b>'x' |",
+            "`tarebench verify DIR`",
+        ];
+        for line in expected {
+            assert!(text.contains(line), "no {line}");
+        }
+        for name in ["plan.json", "requests.jsonl", "windows.jsonl", "health.jsonl"] {
+            assert!(text.contains(&format!("| {name} | `")), "no digest of {name}");
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! A campaign on a terminal, at most 100 columns wide.
+
+use crate::report::quantity::{count, fraction, latency, percent, percentile, rate};
+use crate::rundir::run_json::{Cell, Distribution, Requests, RunJson, Throughput, Verdict, VerdictKind, Window};
+use crate::rundir::window::{Load, LoadModel};
+
+/// Widest line.
+pub const WIDEST: usize = 100;
+/// Narrowest that the table fits in.
+pub const NARROWEST: usize = 72;
+
+const SHOWN: [&str; 4] = ["p50", "p90", "p95", "p99"];
+const LABEL: usize = 13;
+
+/// The report of a whole campaign. `width` is that of the terminal; `color` switches ANSI attributes on.
+pub fn render(run: &RunJson, width: usize, color: bool) -> String {
+    let mut paper = Paper { text: String::new(), width: width.clamp(NARROWEST, WIDEST), color };
+    paper.title(run);
+    for cell in &run.cells {
+        paper.cell(cell);
+    }
+    paper.close(run);
+    paper.text
+}
+
+struct Paper {
+    text: String,
+    width: usize,
+    color: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Tone {
+    Plain,
+    Strong,
+    Quiet,
+    Alarm,
+}
+
+impl Paper {
+    fn title(&mut self, run: &RunJson) {
+        let name = run.run_id.as_deref().unwrap_or("no run id");
+        self.line(Tone::Strong, &format!("tarebench  {name}"));
+        if !run.labels.is_empty() {
+            self.line(Tone::Alarm, &run.labels.join(" | "));
+        }
+        let started = run.started_at.as_deref().unwrap_or("start unknown");
+        let state = if run.complete { "complete" } else { "NOT COMPLETE" };
+        let plan = run.plan_hash.as_deref().map_or("unknown", |hash| hash.get(..12).unwrap_or(hash));
+        self.line(Tone::Quiet, &format!("{started}   {state}   plan {plan}"));
+    }
+
+    fn cell(&mut self, cell: &Cell) {
+        self.line(Tone::Plain, "");
+        let heading = load(&cell.load);
+        let rule = "-".repeat(self.width.saturating_sub(heading.len() + 1));
+        self.line(Tone::Strong, &format!("{heading} {rule}"));
+        for window in &cell.windows {
+            self.window(window, &cell.load);
+        }
+        self.noise(cell);
+    }
+
+    fn window(&mut self, window: &Window, load: &Load) {
+        let cut = if window.interrupted { "   INTERRUPTED" } else { "" };
+        self.line(Tone::Plain, "");
+        self.line(Tone::Strong, &format!("window {}   {:.2} s{cut}", window.window, window.duration_s));
+        let tone = if window.requests.failed + window.requests.censored > 0 { Tone::Alarm } else { Tone::Plain };
+        self.entry(tone, "requests", &requests(&window.requests));
+        self.failures(&window.requests);
+        self.table(window, load);
+        self.throughput(&window.throughput, window);
+        self.rates(window, load);
+        self.client(window);
+        self.first_requests(window);
+        self.verdicts(window);
+    }
+
+    fn failures(&mut self, requests: &Requests) {
+        let list = |counts: &std::collections::BTreeMap<String, u64>| {
+            counts.iter().map(|(class, n)| format!("{class} {}", count(*n))).collect::<Vec<_>>().join(", ")
+        };
+        if !requests.by_error.is_empty() {
+            self.entry(Tone::Alarm, "failed", &list(&requests.by_error));
+        }
+        if !requests.not_sent_reasons.is_empty() {
+            self.entry(Tone::Alarm, "not sent", &list(&requests.not_sent_reasons));
+        }
+    }
+
+    fn table(&mut self, window: &Window, load: &Load) {
+        self.line(Tone::Plain, "");
+        let cells = SHOWN.map(|p| self.right(p)).concat();
+        self.line(Tone::Quiet, &format!("  {:LABEL$}{:6}{cells}", "", ""));
+        let m = &window.metrics;
+        let between = if window.one_token_per_event == Some(false) { "gap (chunks)" } else { "gap" };
+        self.metric("ttft", [m.ttft.gross.as_ref(), m.ttft.tare.as_ref(), m.ttft.net.as_ref()]);
+        self.due(m.ttft.due.as_ref(), load);
+        self.metric(between, [m.gap.gross.as_ref(), m.gap.tare.as_ref(), m.gap.net.as_ref()]);
+        self.metric("tpot", [m.tpot.gross.as_ref(), m.tpot.tare.as_ref(), m.tpot.net.as_ref()]);
+        self.metric("e2e", [m.e2e.gross.as_ref(), m.e2e.tare.as_ref(), m.e2e.net.as_ref()]);
+        self.due(m.e2e.due.as_ref(), load);
+        self.single("lateness", m.lateness.as_ref());
+        self.line(Tone::Plain, "");
+    }
+
+    fn metric(&mut self, name: &str, columns: [Option<&Distribution>; 3]) {
+        if columns.iter().all(Option::is_none) {
+            self.row(Tone::Quiet, name, "gross", None);
+            return;
+        }
+        let names = [(name, "gross", Tone::Plain), ("", "tare", Tone::Quiet), ("", "net", Tone::Strong)];
+        for ((metric, column, tone), values) in names.into_iter().zip(columns) {
+            self.row(tone, metric, column, values);
+        }
+    }
+
+    /// From due, where that differs from gross in meaning.
+    fn due(&mut self, values: Option<&Distribution>, load: &Load) {
+        if load.model != LoadModel::Closed {
+            self.row(Tone::Plain, "", "due", values);
+        }
+    }
+
+    fn single(&mut self, name: &str, values: Option<&Distribution>) {
+        self.row(Tone::Quiet, name, "", values);
+    }
+
+    fn row(&mut self, tone: Tone, metric: &str, column: &str, values: Option<&Distribution>) {
+        let cells = SHOWN.map(|p| self.right(&percentile(values, p))).concat();
+        self.line(tone, &format!("  {metric:LABEL$}{column:6}{cells}"));
+    }
+
+    /// Throughput is never printed without latency beside it.
+    fn throughput(&mut self, t: &Throughput, window: &Window) {
+        let p = |name| percentile(window.metrics.ttft.gross.as_ref(), name);
+        let gap = percentile(window.metrics.gap.gross.as_ref(), "p99");
+        let beside = format!("at ttft p50 {}, p99 {}, gap p99 {gap}", p("p50"), p("p99"));
+        let output = rate(t.output_tokens_per_s);
+        self.entry(
+            Tone::Strong,
+            "tokens/s",
+            &format!("{output} output   {} total   {beside}", rate(t.total_tokens_per_s)),
+        );
+        let bounds = match (t.from_s, t.to_s) {
+            (Some(from), Some(to)) => format!("both over {from:.2}..{to:.2} s"),
+            _ => "no time at full concurrency".into(),
+        };
+        let whole = rate(t.whole.output_tokens_per_s);
+        self.entry(
+            Tone::Plain,
+            "requests/s",
+            &format!("{}   {bounds}   whole window {whole} tokens/s", rate(t.requests_per_s)),
+        );
+    }
+
+    fn rates(&mut self, window: &Window, load: &Load) {
+        let f = &window.in_flight;
+        let p95 = f.p95.map_or_else(|| "-".into(), count);
+        let full = f.full_share.map_or_else(String::new, |s| format!("   full {} of the time", percent(Some(s))));
+        self.entry(
+            Tone::Plain,
+            "in flight",
+            &format!("mean {}   p95 {p95}   max {}{full}", rate(f.mean), count(f.max)),
+        );
+        if load.model != LoadModel::Closed {
+            let (offered, achieved) = (rate(window.offered_rps), rate(window.achieved_rps));
+            self.entry(Tone::Plain, "load", &format!("{offered} requests/s offered   {achieved} achieved"));
+        }
+    }
+
+    fn client(&mut self, window: &Window) {
+        let client = &window.client;
+        self.entry(Tone::Plain, "client CPU", &format!("process {} per wall", fraction(client.cpu_per_wall)));
+        for w in &client.workers {
+            let core = w.core.map_or_else(|| "unpinned".into(), |core| format!("core {core}"));
+            let load = format!("{}   worst 5 s {}", fraction(w.cpu_per_wall), fraction(w.worst_5s));
+            let waits = format!("busy {}   run queue {}", fraction(w.busy), percent(w.run_delay_share));
+            self.entry(Tone::Plain, "", &format!("worker {} ({core}) {load}   {waits}", w.worker));
+        }
+    }
+
+    /// Slow first calls are shown, not removed.
+    fn first_requests(&mut self, window: &Window) {
+        let known = window.first_requests.iter().filter_map(|r| Some((r.trace_id, r.ttft_gross_ms?)));
+        let known: Vec<(u64, f64)> = known.collect();
+        let slowest = known.iter().max_by(|a, b| a.1.total_cmp(&b.1));
+        if let (Some((id, first)), Some((slow_id, slowest))) = (known.first(), slowest) {
+            let first =
+                format!("id {id} {}   slowest of {}: id {slow_id} {}", latency(*first), known.len(), latency(*slowest));
+            self.entry(Tone::Plain, "first ttft", &first);
+        }
+    }
+
+    /// What the table cannot show: intervals stand in its cells already.
+    fn verdicts(&mut self, window: &Window) {
+        let (bounds, rest): (Vec<&Verdict>, Vec<&Verdict>) =
+            window.verdicts.iter().partition(|v| v.kind == VerdictKind::Flag && v.percentile.is_some());
+        let of_whole = |v: &&&Verdict| v.kind != VerdictKind::Both && !v.metric.contains(['/', '@']);
+        for v in rest.iter().filter(of_whole) {
+            let percentile = v.percentile.as_deref().unwrap_or("");
+            let about = [v.metric.as_str(), v.column.as_str(), percentile].map(|p| if p == "*" { "" } else { p });
+            let about = about.iter().filter(|p| !p.is_empty()).copied().collect::<Vec<_>>().join(" ");
+            self.note(&if about.is_empty() { v.text.clone() } else { format!("{about}: {}", v.text) });
+        }
+        let gross = [("ttft", &window.metrics.ttft.gross), ("e2e", &window.metrics.e2e.gross)];
+        for (metric, printed) in gross {
+            // a bound below the figure in the table says nothing
+            let higher = |v: &&&Verdict| {
+                let printed = printed.as_ref().and_then(|d| d.percentile(v.percentile.as_deref()?));
+                v.metric == metric && v.figure > printed
+            };
+            let bound = |v: &&Verdict| Some(format!("{} {}", v.percentile.as_deref()?, latency(v.figure?)));
+            let list: Vec<String> = bounds.iter().filter(higher).filter_map(bound).collect();
+            if !list.is_empty() {
+                self.note(&format!(
+                    "{metric}, with those counted as long as they were waited for: at least {}",
+                    list.join(", ")
+                ));
+            }
+        }
+    }
+
+    fn noise(&mut self, cell: &Cell) {
+        if cell.windows.len() < 2 {
+            return;
+        }
+        self.line(Tone::Plain, "");
+        let mut list = Vec::new();
+        for metric in ["ttft", "gap", "tpot", "e2e"] {
+            let found = cell.noise.get(metric).and_then(|columns| columns.get("gross"));
+            if let Some(gaps) = found.filter(|g| g.p50.is_some()) {
+                let p99 = gaps.p99.map_or_else(String::new, |gap| format!(" p99 {}", percent(Some(gap))));
+                list.push(format!("{metric} p50 {}{p99}", percent(gaps.p50)));
+            }
+        }
+        self.entry(Tone::Plain, "noise", &list.join("   "));
+        self.entry(Tone::Quiet, "", "largest gap between two windows, gross: what is smaller is no finding");
+    }
+
+    fn close(&mut self, run: &RunJson) {
+        self.line(Tone::Plain, "");
+        // what concerns one window was said there
+        for v in run.verdicts.iter().filter(|v| !["failed", "interrupted"].contains(&v.kind.as_str())) {
+            let place = match (v.cell, v.window) {
+                (Some(cell), Some(window)) => format!("cell {cell}, window {window}: "),
+                _ => String::new(),
+            };
+            self.note(&format!("{place}{}", v.text));
+        }
+        if run.cells.is_empty() {
+            self.note("no window was closed: there is nothing to report");
+            return;
+        }
+        self.line(Tone::Plain, "");
+        let gap = "gross is what the client saw, tare the harness's own share of it, net the server and the network. They \
+                   add up request by request (with upload), so percentiles of the columns do not add up.";
+        self.paragraph(Tone::Quiet, "", "", gap);
+        let signed = "For gap and tpot tare is signed: a late read lengthens one gap and shortens the next.";
+        self.paragraph(Tone::Quiet, "", "", signed);
+    }
+
+    fn note(&mut self, text: &str) {
+        self.paragraph(Tone::Alarm, "  ! ", "    ", text);
+    }
+
+    fn entry(&mut self, tone: Tone, name: &str, text: &str) {
+        let lead = format!("  {name:LABEL$}");
+        let rest = " ".repeat(lead.len());
+        self.paragraph(tone, &lead, &rest, text);
+    }
+
+    fn right(&self, text: &str) -> String {
+        let cell = (self.width - 2 - LABEL - 6) / SHOWN.len();
+        format!("{text:>cell$}")
+    }
+
+    /// Breaks between facts (three spaces) where there are some, else between words.
+    fn paragraph(&mut self, tone: Tone, first: &str, rest: &str, text: &str) {
+        let between = if text.contains("   ") { "   " } else { " " };
+        let mut line = first.to_string();
+        for (i, part) in text.split(between).enumerate() {
+            if i > 0 && line.chars().count() + between.len() + part.chars().count() > self.width {
+                self.line(tone, &line);
+                line = rest.to_string();
+            } else if i > 0 {
+                line.push_str(between);
+            }
+            line.push_str(part);
+        }
+        self.line(tone, &line);
+    }
+
+    fn line(&mut self, tone: Tone, text: &str) {
+        // what a file says must not steer the terminal
+        let text: String = text.trim_end().chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        let code = match tone {
+            Tone::Plain => "",
+            Tone::Strong => "\x1b[1m",
+            Tone::Quiet => "\x1b[2m",
+            Tone::Alarm => "\x1b[33m",
+        };
+        if self.color && !code.is_empty() && !text.is_empty() {
+            self.text.push_str(&format!("{code}{text}\x1b[0m\n"));
+        } else {
+            self.text.push_str(&text);
+            self.text.push('\n');
+        }
+    }
+}
+
+/// A load in words: `closed loop, 8 at once`.
+pub fn load(load: &Load) -> String {
+    let cap = load.concurrency.map_or_else(String::new, |c| format!(", at most {} at once", count(u64::from(c))));
+    match (load.model, load.rate) {
+        (LoadModel::Closed, _) => {
+            format!("closed loop, {} at once", load.concurrency.map_or_else(|| "?".into(), |c| count(u64::from(c))))
+        }
+        (LoadModel::Open, Some(per_s)) => format!("open loop, {} requests/s{cap}", rate(Some(per_s))),
+        (LoadModel::Open, None) => format!("open loop, all at once{cap}"),
+        (LoadModel::Trace, _) => format!("captured trace{cap}"),
+    }
+}
+
+/// Counts in one line, what went wrong in front.
+pub fn requests(r: &Requests) -> String {
+    let mut parts = Vec::new();
+    let bad = [(r.failed, "FAILED"), (r.censored, "CENSORED"), (r.not_sent, "NOT SENT")];
+    parts.extend(bad.iter().filter(|(n, _)| *n > 0).map(|(n, name)| format!("{} {name}", count(*n))));
+    let dropped = format!("{} warm-up", count(r.dropped));
+    parts.extend([
+        format!("{} due", count(r.due)),
+        dropped,
+        format!("{} kept", count(r.kept)),
+        format!("{} ok", count(r.ok)),
+    ]);
+    let none = bad[..2].iter().filter(|(n, _)| *n == 0).map(|(_, name)| format!("0 {}", name.to_lowercase()));
+    parts.extend(none);
+    parts.join("   ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::specimen::Specimen;
+
+    fn text(width: usize, color: bool) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        Specimen::two_windows().write(dir.path());
+        render(&crate::analysis::summary::summarise(dir.path()).unwrap(), width, color)
+    }
+
+    #[test]
+    fn it_fits_the_terminal() {
+        for width in [40, 72, 80, 100, 200] {
+            let widest = text(width, false).lines().map(|l| l.chars().count()).max();
+            assert!(widest <= Some(width.clamp(NARROWEST, WIDEST)), "{width}: {widest:?}");
+        }
+    }
+
+    #[test]
+    fn colour_changes_no_character() {
+        let plain = text(100, false);
+        let mut colored = text(100, true);
+        for code in ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[33m"] {
+            colored = colored.replace(code, "");
+        }
+        assert!(!plain.contains('\x1b'));
+        assert_eq!(colored, plain);
+    }
+
+    #[test]
+    fn failures_stand_in_front() {
+        let text = text(100, false);
+        let line = text.lines().find(|l| l.contains("requests ")).unwrap();
+        assert!(line.starts_with("  requests     1 FAILED"), "{line}");
+        assert!(text.contains("transport 1"));
+        assert!(text.contains("do not add up"));
+    }
+}

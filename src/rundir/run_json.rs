@@ -1,0 +1,495 @@
+//! `run.json`: every published number of a campaign, derived from the raw files. The order of the fields is the
+//! order in the file.
+//!
+//! Latencies are ms, rates per s, shares fractions of 1. A figure that is not defined, or withheld, is null.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::rundir::window::{Counters, Load};
+
+/// Its `schema`.
+pub const SCHEMA: &str = "tarebench.run/1";
+
+/// A campaign.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunJson {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Version that measured; from the plan, like the fields down to `calibration`.
+    pub tarebench: Option<String>,
+    /// Run id.
+    pub run_id: Option<String>,
+    /// SHA-256 of the plan.
+    pub plan_hash: Option<String>,
+    /// Wall clock at the start, RFC 3339.
+    pub started_at: Option<String>,
+    /// Every window that was opened was closed, uninterrupted.
+    pub complete: bool,
+    /// Host, kernel, target, what was declared.
+    pub environment: Value,
+    /// The calibration used.
+    pub calibration: Value,
+    /// Load points.
+    pub cells: Vec<Cell>,
+    /// What holds for the campaign as a whole.
+    pub verdicts: Vec<RunVerdict>,
+    /// What must stand in every title: `LOOPBACK`, `ONE USER ONLY`, `ONE LOAD ONLY`.
+    pub labels: Vec<String>,
+    /// Definition id of each metric and column.
+    pub definitions: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+/// A load point.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cell {
+    /// From 0.
+    pub cell: u32,
+    /// What was asked.
+    pub load: Load,
+    /// In order of time.
+    pub windows: Vec<Window>,
+    /// Metric, column, percentile: largest relative gap between two windows; null with fewer than two.
+    pub noise: BTreeMap<String, BTreeMap<String, NoiseGaps>>,
+}
+
+/// Largest relative gap between two windows, per percentile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoiseGaps {
+    /// Of the medians.
+    pub p50: Option<f64>,
+    /// Of the 95th percentiles.
+    pub p95: Option<f64>,
+    /// Of the 99th percentiles.
+    pub p99: Option<f64>,
+}
+
+/// One window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Window {
+    /// From 0.
+    pub window: u32,
+    /// Opened to closed.
+    pub duration_s: f64,
+    /// Counts.
+    pub requests: Requests,
+    /// Planned arrivals per s of the realised schedule; null in closed loop.
+    pub offered_rps: Option<f64>,
+    /// Submitted per s of the same time; null in closed loop.
+    pub achieved_rps: Option<f64>,
+    /// Requests in flight, weighted by time.
+    pub in_flight: InFlight,
+    /// Sums over kept requests; null when none of them reported it.
+    pub tokens: TokenSums,
+    /// Work per s.
+    pub throughput: Throughput,
+    /// Latency of the ok requests.
+    pub metrics: Metrics,
+    /// Time to first token by the state of the connection.
+    pub by_conn: ByConn,
+    /// What the client was doing.
+    pub client: Client,
+    /// What is withheld, flagged, printed as an interval.
+    pub verdicts: Vec<Verdict>,
+    /// The first trace ids, apart.
+    pub first_requests: Vec<FirstRequest>,
+    /// Completion tokens per token event of ok requests that told a count.
+    pub tokens_per_event: Option<f64>,
+    /// Whether that is 1 in each of them; when not, a gap is between chunks, not tokens.
+    pub one_token_per_event: Option<bool>,
+    /// Events of kept requests in which tokens may hide.
+    pub empty_events: u64,
+    /// Token events of ok requests that share a read with another of their request, as a share.
+    pub coalesced_share: Option<f64>,
+    /// Share of ok requests by finish reason; `none` where there was none.
+    pub finish_reasons: BTreeMap<String, f64>,
+    /// Flags of kept requests.
+    pub flags: BTreeMap<String, FlagCount>,
+    /// Whether it was cut short.
+    pub interrupted: bool,
+    /// SHA-256 of the realised trace.
+    pub trace_hash: String,
+}
+
+/// Requests by what became of them. `due = not_sent + sent`, `sent = dropped + kept`,
+/// `kept = ok + failed + censored`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Requests {
+    /// All of them.
+    pub due: u64,
+    /// Never sent.
+    pub not_sent: u64,
+    /// Tried, also when no connection came about.
+    pub sent: u64,
+    /// Warm-up, by trace id.
+    pub dropped: u64,
+    /// In the statistics.
+    pub kept: u64,
+    /// Answered whole.
+    pub ok: u64,
+    /// Failed.
+    pub failed: u64,
+    /// Running when the window closed.
+    pub censored: u64,
+    /// Failed ones by class.
+    pub by_error: BTreeMap<String, u64>,
+    /// Those not sent by reason.
+    pub not_sent_reasons: BTreeMap<String, u64>,
+}
+
+/// Requests in flight from the window's opening to its close.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InFlight {
+    /// Over time.
+    pub mean: Option<f64>,
+    /// Not exceeded for 95 % of the time.
+    pub p95: Option<u64>,
+    /// Most at once.
+    pub max: u64,
+    /// Share of the time at the asked concurrency; null without one.
+    pub full_share: Option<f64>,
+}
+
+/// Sums over kept requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenSums {
+    /// Prompt.
+    pub prompt: Option<u64>,
+    /// Completion.
+    pub completion: Option<u64>,
+    /// Prompt tokens found in the server's cache; absent is not 0.
+    pub cached: Option<u64>,
+    /// Completion tokens spent thinking.
+    pub reasoning: Option<u64>,
+}
+
+/// Work per s between two moments, warm-up and failed requests' tokens included. In closed loop from the first to the
+/// last moment at full concurrency, else from the opening to the due of the last arrival (or of the first not sent).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Throughput {
+    /// From the window's opening.
+    pub from_s: Option<f64>,
+    /// From the window's opening.
+    pub to_s: Option<f64>,
+    /// Ok requests that ended in it.
+    pub requests_per_s: Option<f64>,
+    /// Output tokens that arrived in it.
+    pub output_tokens_per_s: Option<f64>,
+    /// The same with the prompts that were read in it.
+    pub total_tokens_per_s: Option<f64>,
+    /// Requests that streamed tokens without telling how many: not in the token figures.
+    pub uncounted_requests: u64,
+    /// The same from opening to close.
+    pub whole: Rates,
+}
+
+/// Work per s of the whole window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rates {
+    /// Ok requests that ended in it.
+    pub requests_per_s: Option<f64>,
+    /// Output tokens that arrived in it.
+    pub output_tokens_per_s: Option<f64>,
+    /// The same with the prompts that were read in it.
+    pub total_tokens_per_s: Option<f64>,
+}
+
+/// Latency of the ok requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Metrics {
+    /// Time to first token.
+    pub ttft: FromDue,
+    /// Time to first visible output.
+    pub ttfo: FromDue,
+    /// Time to last token.
+    pub e2e: FromDue,
+    /// Between consecutive token events.
+    pub gap: Between,
+    /// Longest gap of a request.
+    pub stall: Between,
+    /// Per token after the first.
+    pub tpot: Between,
+    /// Per token after those of the first event.
+    pub tpot_adj: Between,
+    /// End to end per token.
+    pub ntpot: Between,
+    /// Hand-over to wire.
+    pub upload: Option<Distribution>,
+    /// First action after due.
+    pub lateness: Option<Distribution>,
+    /// Held back by a cap.
+    pub dispatch_delay: Option<Distribution>,
+    /// Opening a connection.
+    pub connect: Connect,
+}
+
+/// Columns of a metric that starts with the send.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FromDue {
+    /// What the client saw.
+    pub gross: Option<Distribution>,
+    /// The harness's own share.
+    pub tare: Option<Distribution>,
+    /// Server and network.
+    pub net: Option<Distribution>,
+    /// From when it was due.
+    pub due: Option<Distribution>,
+}
+
+/// Columns of a metric between two events; tare is signed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Between {
+    /// What the client saw.
+    pub gross: Option<Distribution>,
+    /// The harness's own share.
+    pub tare: Option<Distribution>,
+    /// Server and network.
+    pub net: Option<Distribution>,
+}
+
+/// Opening a connection, of the requests one was opened for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Connect {
+    /// Name resolution.
+    pub dns: Option<Distribution>,
+    /// TCP handshake.
+    pub tcp: Option<Distribution>,
+    /// TLS handshake.
+    pub tls: Option<Distribution>,
+}
+
+/// Figures of one column.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Distribution {
+    /// Values.
+    pub n: u64,
+    /// Mean.
+    pub mean_ms: Option<f64>,
+    /// Standard deviation.
+    pub sd_ms: Option<f64>,
+    /// Smallest.
+    pub min_ms: Option<f64>,
+    /// Largest.
+    pub max_ms: Option<f64>,
+    /// Median.
+    pub p50_ms: Option<f64>,
+    /// 90th percentile.
+    pub p90_ms: Option<f64>,
+    /// 95th.
+    pub p95_ms: Option<f64>,
+    /// 99th.
+    pub p99_ms: Option<f64>,
+    /// 99.9th.
+    pub p999_ms: Option<f64>,
+    /// 95 % intervals of the percentiles. Not computed yet: empty.
+    pub ci_ms: Map<String, Value>,
+    /// Percentiles of the low ends, net only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lo_ms: Option<Ends>,
+    /// Percentiles of the high ends, net between two events only; since the send they are the percentiles themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hi_ms: Option<Ends>,
+    /// The same per workload class: ttft, e2e and gap, gross and net.
+    pub per_class: BTreeMap<String, Distribution>,
+}
+
+/// Percentiles of one end of net's interval, in ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ends {
+    /// Median.
+    pub p50: Option<f64>,
+    /// 90th percentile.
+    pub p90: Option<f64>,
+    /// 95th.
+    pub p95: Option<f64>,
+    /// 99th.
+    pub p99: Option<f64>,
+    /// 99.9th.
+    pub p999: Option<f64>,
+}
+
+/// Time to first token by the state of the connection.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ByConn {
+    /// A connection that had carried a request.
+    pub warm: ConnRow,
+    /// One opened for this request.
+    pub cold: ConnRow,
+    /// One that replaced a connection the server had closed.
+    pub reopened: ConnRow,
+}
+
+/// One row of [`ByConn`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConnRow {
+    /// Ok requests.
+    pub n: u64,
+    /// Their time to first token.
+    pub ttft: Between,
+}
+
+/// What the client was doing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Client {
+    /// CPU time of the process per wall time; above 1 with several cores.
+    pub cpu_per_wall: Option<f64>,
+    /// Each worker.
+    pub workers: Vec<WorkerLoad>,
+    /// Gates. Not computed yet: empty.
+    pub gates: Vec<Value>,
+    /// Losses and repairs.
+    pub counters: Counters,
+}
+
+/// How busy a worker thread was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkerLoad {
+    /// From 0.
+    pub worker: u32,
+    /// Its core.
+    pub core: Option<u32>,
+    /// CPU time per wall time.
+    pub cpu_per_wall: Option<f64>,
+    /// The same over its worst 5 s.
+    pub worst_5s: Option<f64>,
+    /// Time handling non-empty batches and submitting, per wall time.
+    pub busy: Option<f64>,
+    /// Time runnable but not running per wall time, worst second.
+    pub run_delay_share: Option<f64>,
+    /// Context switches forced on it.
+    pub involuntary_switches: Option<u64>,
+}
+
+/// Something a reader must know about a figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Verdict {
+    /// A metric, `requests`, `tokens`, or `*` for all; `gap/short` is a class, `ttft@warm` a state of connection.
+    pub metric: String,
+    /// A column, or `*`.
+    pub column: String,
+    /// One percentile, or null for all.
+    pub percentile: Option<String>,
+    /// What follows from it.
+    pub kind: VerdictKind,
+    /// What fired.
+    pub figure: Option<f64>,
+    /// For people.
+    pub text: String,
+}
+
+/// What follows from a verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VerdictKind {
+    /// Null in the column.
+    Withheld,
+    /// Both ends are printed.
+    Both,
+    /// Printed, with a mark.
+    Flag,
+    /// Too many failed.
+    Failed,
+}
+
+/// Something a reader must know about the campaign.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunVerdict {
+    /// Load point, or null.
+    pub cell: Option<u32>,
+    /// Window, or null.
+    pub window: Option<u32>,
+    /// `failed`, `interrupted`, `window_without_end`, `half_written`.
+    pub kind: String,
+    /// For people.
+    pub text: String,
+}
+
+/// One of the first requests of a window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FirstRequest {
+    /// From 0.
+    pub trace_id: u64,
+    /// `ok`, `failed`, `censored`, `not_sent`.
+    pub outcome: crate::rundir::row::Outcome,
+    /// Time to first token, gross.
+    pub ttft_gross_ms: Option<f64>,
+    /// The harness's share of it.
+    pub ttft_tare_ms: Option<f64>,
+    /// Server and network.
+    pub ttft_net_ms: Option<f64>,
+}
+
+/// How often a flag was raised.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlagCount {
+    /// Requests that bear it.
+    pub requests: u64,
+    /// Sum of its counts; a flag without one counts 1.
+    pub total: u64,
+}
+
+impl Distribution {
+    /// The percentile of that name (`p50` to `p999`), in ms.
+    pub fn percentile(&self, name: &str) -> Option<f64> {
+        match name {
+            "p50" => self.p50_ms,
+            "p90" => self.p90_ms,
+            "p95" => self.p95_ms,
+            "p99" => self.p99_ms,
+            "p999" => self.p999_ms,
+            _ => None,
+        }
+    }
+}
+
+impl Metrics {
+    /// Every distribution with its metric and column, in the order of the file; `value` where a metric is one.
+    pub fn columns(&self) -> Vec<(&'static str, &'static str, Option<&Distribution>)> {
+        let mut all = Vec::with_capacity(33);
+        for (name, m) in [("ttft", &self.ttft), ("ttfo", &self.ttfo), ("e2e", &self.e2e)] {
+            let columns = [("gross", &m.gross), ("tare", &m.tare), ("net", &m.net), ("due", &m.due)];
+            all.extend(columns.map(|(column, d)| (name, column, d.as_ref())));
+        }
+        let between = [
+            ("gap", &self.gap),
+            ("stall", &self.stall),
+            ("tpot", &self.tpot),
+            ("tpot_adj", &self.tpot_adj),
+            ("ntpot", &self.ntpot),
+        ];
+        for (name, m) in between {
+            let columns = [("gross", &m.gross), ("tare", &m.tare), ("net", &m.net)];
+            all.extend(columns.map(|(column, d)| (name, column, d.as_ref())));
+        }
+        let single = [("upload", &self.upload), ("lateness", &self.lateness), ("dispatch_delay", &self.dispatch_delay)];
+        all.extend(single.map(|(name, d)| (name, "value", d.as_ref())));
+        let parts = [("dns", &self.connect.dns), ("tcp", &self.connect.tcp), ("tls", &self.connect.tls)];
+        all.extend(parts.map(|(part, d)| ("connect", part, d.as_ref())));
+        all
+    }
+}

@@ -1,0 +1,108 @@
+//! One line of `windows.jsonl`: the bounds of a window and the facts of its schedule.
+
+use serde::{Deserialize, Serialize};
+
+/// A window, as it stands in the file. Times in ns from the campaign's start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WindowRow {
+    /// Run id.
+    pub run: String,
+    /// Load point, from 0.
+    pub cell: u32,
+    /// Window within the cell, from 0.
+    pub window: u32,
+    /// What was asked of the load.
+    pub load: Load,
+    /// All slots were released: the origin of the schedule.
+    pub opened: u64,
+    /// The last request was over, or was cut off.
+    pub closed: u64,
+    /// Requests planned, the dropped ones included; more may be sent under a minimum duration.
+    pub planned: u64,
+    /// Trace ids below this one are warm-up.
+    pub drop: u64,
+    /// Requests that could be in flight at once.
+    pub slots: u32,
+    /// SHA-256 of the realised trace, hex.
+    pub trace_hash: String,
+    /// Whether it was cut short.
+    pub interrupted: bool,
+    /// Rows of this window in `requests.jsonl`.
+    pub rows: u64,
+    /// `h` of the last of them; zeros when there is none.
+    pub last_h: String,
+    /// What was lost or had to be repaired.
+    #[serde(flatten)]
+    pub counters: Counters,
+    /// Each worker's accounting over the window.
+    pub workers: Vec<WorkerShare>,
+}
+
+/// The load asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Load {
+    /// What decides when a request starts.
+    pub model: LoadModel,
+    /// Requests in flight: the load itself in closed loop, a cap elsewhere.
+    pub concurrency: Option<u32>,
+    /// Nominal requests/s; null in closed loop, for traces, and for all at once.
+    pub rate: Option<f64>,
+}
+
+/// What decides when a request starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadModel {
+    /// A slot that became free.
+    Closed,
+    /// A drawn schedule.
+    Open,
+    /// Captured times.
+    Trace,
+}
+
+/// Losses and repairs within one window, counts unless named otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// TX stamps that did not come within 100 ms.
+    pub tx_stamps_missing: u64,
+    /// Reads without an RX stamp.
+    pub rx_stamps_missing: u64,
+    /// Stamps out of order by more than the mapping's uncertainty, made null.
+    pub stamps_out_of_order: u64,
+    /// Steps of the wall clock.
+    pub clock_steps: u64,
+    /// Largest half-width of the mapping between the clocks, in ns.
+    pub map_uncertainty_ns: u64,
+    /// Completions lost by a full ring.
+    pub ring_overflow: u64,
+    /// Multishot receives re-armed after ENOBUFS.
+    pub buffer_exhausted: u64,
+    /// Requests that found the block pool empty.
+    pub pool_exhausted: u64,
+    /// Times a worker had to wait for a prepared body.
+    pub supply_starved: u64,
+    /// Connections opened.
+    pub connections_opened: u64,
+    /// Kept-alive connections that the server closed.
+    pub connections_closed_by_server: u64,
+}
+
+/// A worker's accounting over one window.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkerShare {
+    /// Worker thread, from 0.
+    pub worker: u32,
+    /// Core it is pinned to.
+    pub core: Option<u32>,
+    /// Kernel thread id.
+    pub tid: u64,
+    /// Completion batches reaped.
+    pub batches: u64,
+    /// Most completions in one batch.
+    pub max_batch: u64,
+    /// Time spent on non-empty batches and on submitting, in ns.
+    pub busy_ns: u64,
+}

@@ -1,0 +1,235 @@
+//! Rebuilds every published number of a run directory from its raw files, and compares to the last bit.
+//!
+//! It shares with the writer only the definitions of the metrics and the percentiles, the shape of a row and the hash
+//! chain; `windows.jsonl` and `health.jsonl` it reads as plain JSON. Where the writer lets rows go by and keeps values,
+//! this keeps the rows of a window and asks them metric by metric. It needs no network, no clock, and no other file.
+
+mod client;
+mod distributions;
+mod document;
+mod raw;
+#[cfg(test)]
+mod tests;
+mod window;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+use thiserror::Error;
+
+use crate::analysis::definitions::{ids, noise_gap, rules, wording};
+use crate::report::markdown;
+use raw::Raw;
+
+/// A directory whose numbers are what its raw files say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    /// Rows whose hash chain holds.
+    pub rows: u64,
+    /// Windows recomputed.
+    pub windows: usize,
+    /// Lines of `run.json` recomputed and found equal.
+    pub lines: usize,
+    /// What a reader must know: half-written last lines, windows without an end.
+    pub notes: Vec<String>,
+}
+
+/// The first thing that is not as the raw files say.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Difference {
+    /// A stored figure that does not come out again.
+    #[error("{file}:{line}: {field}: stored {stored}, recomputed {recomputed}")]
+    Value {
+        /// Name within the directory.
+        file: &'static str,
+        /// From 1.
+        line: usize,
+        /// Path of the field, or `h`, `rows`, `last_h`.
+        field: String,
+        /// What stands there.
+        stored: String,
+        /// What should.
+        recomputed: String,
+    },
+    /// A line that is no record.
+    #[error("{file}:{line}: {text}")]
+    Broken {
+        /// Name within the directory.
+        file: &'static str,
+        /// From 1.
+        line: usize,
+        /// What is wrong.
+        text: String,
+    },
+    /// A file that is missing or cannot be read.
+    #[error("{file}: cannot be read: {text}")]
+    Unreadable {
+        /// Name within the directory.
+        file: &'static str,
+        /// Why.
+        text: String,
+    },
+}
+
+/// Recomputes `run.json` and `report.md` of `dir`.
+///
+/// # Errors
+/// The first difference.
+pub fn verify(dir: &Path) -> Result<Verified, Difference> {
+    let stored = raw::text(dir, "run.json")?;
+    let raw = Raw::read(dir)?;
+    let recomputed = run(&raw);
+    let lines = document::compare("run.json", &stored, &recomputed)?;
+    report(dir, recomputed)?;
+    Ok(Verified { rows: raw.rows, windows: raw.windows.len(), lines, notes: notes(&raw) })
+}
+
+/// `report.md` is derived: it must be what the recomputed numbers print.
+fn report(dir: &Path, recomputed: Value) -> Result<(), Difference> {
+    let stored = raw::text(dir, "report.md")?;
+    let unreadable = |text: String| Difference::Unreadable { file: "report.md", text };
+    let run = serde_json::from_value(recomputed).map_err(|e| unreadable(e.to_string()))?;
+    let rendered = markdown::of_directory(dir, &run).map_err(|e| unreadable(e.to_string()))?;
+    document::compare_text("report.md", &stored, &rendered)
+}
+
+fn notes(raw: &Raw) -> Vec<String> {
+    let tails = raw.tails.iter().map(|(file, line)| wording::half_written(file, *line as u64));
+    let orphans = raw
+        .orphans
+        .iter()
+        .map(|((cell, window), rows)| format!("cell {cell}, window {window}: {}", wording::window_without_end(*rows)));
+    tails.chain(orphans).collect()
+}
+
+fn run(raw: &Raw) -> Value {
+    let cells = cells(raw);
+    let verdicts = run_verdicts(raw, &cells);
+    let broken_off = verdicts.iter().any(|v| v["kind"] != "failed");
+    let plan = &raw.plan;
+    let planned = plan["cells"].as_array().zip(plan["windows"].as_u64()).map(|(c, w)| c.len() as u64 * w);
+    let all_there = !raw.windows.is_empty() && planned.is_none_or(|n| n == raw.windows.len() as u64);
+    let words = |key: &str| plan[key].as_str();
+    json!({
+        "schema": "tarebench.run/1",
+        "tarebench": words("tarebench"),
+        "run_id": words("run_id"),
+        "plan_hash": words("plan_hash"),
+        "started_at": words("started_at"),
+        "complete": all_there && !broken_off,
+        "environment": plan["environment"],
+        "calibration": plan["calibration"],
+        "cells": cells,
+        "verdicts": verdicts,
+        "labels": labels(plan, &cells),
+        "definitions": definitions(),
+    })
+}
+
+fn cells(raw: &Raw) -> Vec<Value> {
+    let mut by_cell: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    for (index, line) in raw.windows.iter().enumerate() {
+        by_cell.entry(line["cell"].as_u64().unwrap_or_default()).or_default().push(index);
+    }
+    let cell = |(cell, indices): (u64, Vec<usize>)| {
+        let load = &raw.windows[indices[0]]["load"];
+        let windows: Vec<Value> = indices.iter().map(|i| raw.figures[i].clone()).collect();
+        json!({
+            "cell": cell,
+            "load": {"model": load["model"], "concurrency": load["concurrency"], "rate": load["rate"].as_f64()},
+            "windows": windows,
+            "noise": noise(&windows),
+        })
+    };
+    by_cell.into_iter().map(cell).collect()
+}
+
+/// Metric by metric, column by column: the largest gap over all pairs of windows.
+fn noise(windows: &[Value]) -> Value {
+    let single = ["upload", "lateness", "dispatch_delay"];
+    let mut noise: BTreeMap<String, BTreeMap<String, Value>> = BTreeMap::new();
+    for (metric, columns) in windows[0]["metrics"].as_object().into_iter().flatten() {
+        let names: Vec<&str> = match columns {
+            _ if single.contains(&metric.as_str()) => vec!["value"],
+            Value::Object(columns) => columns.keys().map(String::as_str).collect(),
+            _ => Vec::new(),
+        };
+        for name in names {
+            let path = if name == "value" { format!("/metrics/{metric}") } else { format!("/metrics/{metric}/{name}") };
+            let gap = |p: &str| {
+                let key = format!("{path}/{p}_ms");
+                let values: Vec<f64> = windows.iter().filter_map(|w| w.pointer(&key)?.as_f64()).collect();
+                let mut largest: Option<f64> = None;
+                for (i, a) in values.iter().enumerate() {
+                    for gap in values[..i].iter().filter_map(|b| noise_gap(*b, *a)) {
+                        largest = Some(largest.map_or(gap, |l| l.max(gap)));
+                    }
+                }
+                largest
+            };
+            let gaps = json!({"p50": gap("p50"), "p95": gap("p95"), "p99": gap("p99")});
+            noise.entry(metric.clone()).or_default().insert(name.into(), gaps);
+        }
+    }
+    json!(noise)
+}
+
+fn run_verdicts(raw: &Raw, cells: &[Value]) -> Vec<Value> {
+    let verdict = |cell: &Value, window: &Value, kind: &str, text: &Value| json!({"cell": cell, "window": window, "kind": kind, "text": text});
+    let mut found = Vec::new();
+    for cell in cells {
+        for window in cell["windows"].as_array().into_iter().flatten() {
+            if window["interrupted"] == true {
+                found.push(verdict(&cell["cell"], &window["window"], "interrupted", &json!(wording::interrupted())));
+            }
+            for v in window["verdicts"].as_array().into_iter().flatten().filter(|v| v["kind"] == "failed") {
+                found.push(verdict(&cell["cell"], &window["window"], "failed", &v["text"]));
+            }
+        }
+    }
+    for ((cell, window), rows) in &raw.orphans {
+        let text = json!(wording::window_without_end(*rows));
+        found.push(verdict(&json!(cell), &json!(window), "window_without_end", &text));
+    }
+    for (file, line) in &raw.tails {
+        let text = json!(wording::half_written(file, *line as u64));
+        found.push(verdict(&Value::Null, &Value::Null, "half_written", &text));
+    }
+    found
+}
+
+fn labels(plan: &Value, cells: &[Value]) -> Vec<&'static str> {
+    let mut labels = Vec::new();
+    let url = plan["base_url"].as_str().unwrap_or("");
+    let host = url.split_once("://").unwrap_or(("", url)).1;
+    let by_host = host.starts_with("127.") || host.starts_with("localhost") || host.starts_with("[::1]");
+    if plan["environment"]["loopback"].as_bool().unwrap_or(by_host) {
+        labels.push("LOOPBACK");
+    }
+    let several = |c: &Value| c["load"]["model"] != "closed" || c["load"]["concurrency"] != 1;
+    if !cells.is_empty() && !cells.iter().any(several) {
+        labels.push("ONE USER ONLY");
+    }
+    if let [_] = cells {
+        labels.push("ONE LOAD ONLY");
+    }
+    labels
+}
+
+fn definitions() -> Value {
+    let mut metrics: Vec<&str> = ids::ALL.iter().map(|(metric, ..)| *metric).collect();
+    metrics.sort_unstable();
+    metrics.dedup();
+    let columns = |metric: &str| {
+        let mut columns: Vec<_> = ids::ALL.iter().filter(|(m, ..)| *m == metric).map(|(_, c, id)| (*c, *id)).collect();
+        columns.sort_unstable();
+        columns.into_iter().map(|(column, id)| (column.to_string(), json!(id))).collect::<Map<_, _>>()
+    };
+    Value::Object(metrics.into_iter().map(|m| (m.to_string(), Value::Object(columns(m)))).collect())
+}
+
+/// The share of failed requests above which a window gets a verdict.
+fn max_failed(plan: &Value) -> f64 {
+    plan["max_failed"].as_f64().unwrap_or(rules::MAX_FAILED)
+}

@@ -1,0 +1,129 @@
+//! Distributions as JSON objects, and what is taken out of them again.
+
+use serde_json::{Map, Value, json};
+
+use crate::analysis::definitions::rules::{Width, width};
+use crate::analysis::definitions::{Columns, wording};
+use crate::analysis::percentiles::{PUBLISHED, Sample, figures};
+use crate::rundir::row::Row;
+
+/// What the window forbids of a metric.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Forbidden {
+    pub(super) net: bool,
+    pub(super) percentiles: bool,
+}
+
+/// One metric over the ok requests of a window.
+pub(super) struct Metric<'a, T> {
+    pub(super) name: &'a str,
+    pub(super) of: &'a dyn Fn(&Row) -> Vec<Columns<T>>,
+    pub(super) two_ended: bool,
+    pub(super) forbidden: Forbidden,
+}
+
+impl<T: Sample> Metric<'_, T> {
+    /// `gross, tare, net`, with classes where asked; verdicts on widths are appended.
+    pub(super) fn columns(&self, ok: &[&Row], by_class: bool, verdicts: &mut Vec<Value>) -> Map<String, Value> {
+        let mut gross = self.gross(ok);
+        let tare = distribution(self.values(ok, |c| c.tare));
+        let mut net = self.net(ok, self.name, verdicts);
+        let mut classes: Vec<&str> = ok.iter().map(|row| row.class.as_str()).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        for class in classes.into_iter().filter(|_| by_class) {
+            let rows: Vec<&Row> = ok.iter().copied().filter(|row| row.class == class).collect();
+            add_class(&mut gross, class, self.gross(&rows));
+            add_class(&mut net, class, self.net(&rows, &format!("{}/{class}", self.name), verdicts));
+        }
+        [("gross", gross), ("tare", tare), ("net", net)].into_iter().map(|(k, v)| (k.to_string(), v)).collect()
+    }
+
+    pub(super) fn with_due(&self, ok: &[&Row], by_class: bool, verdicts: &mut Vec<Value>) -> Map<String, Value> {
+        let mut columns = self.columns(ok, by_class, verdicts);
+        columns.insert("due".into(), distribution(self.values(ok, |c| c.due)));
+        columns
+    }
+
+    fn values(&self, rows: &[&Row], column: impl Fn(&Columns<T>) -> Option<T>) -> Vec<T> {
+        rows.iter().flat_map(|row| (self.of)(row)).filter_map(|c| column(&c)).collect()
+    }
+
+    fn gross(&self, rows: &[&Row]) -> Value {
+        let mut gross = distribution(self.values(rows, |c| c.gross));
+        if self.forbidden.percentiles && gross.is_object() {
+            PUBLISHED.iter().for_each(|p| gross[format!("{}_ms", p.name)] = Value::Null);
+        }
+        gross
+    }
+
+    fn net(&self, rows: &[&Row], name: &str, verdicts: &mut Vec<Value>) -> Value {
+        let Value::Object(mut net) = distribution(self.values(rows, |c| c.net.as_ref().map(|n| n.at))) else {
+            return Value::Null;
+        };
+        let lo = percentiles(self.values(rows, |c| c.net.as_ref().map(|n| n.lo)));
+        let hi = percentiles(self.values(rows, |c| c.net.as_ref().map(|n| n.hi)));
+        if self.forbidden.net {
+            net.iter_mut()
+                .filter(|(key, _)| key.ends_with("_ms") && *key != "ci_ms")
+                .for_each(|(_, v)| *v = Value::Null);
+        }
+        let per_class = net.shift_remove("per_class");
+        let (mut shown_lo, mut shown_hi) = (Map::new(), Map::new());
+        for (i, p) in PUBLISHED.iter().enumerate() {
+            let judged = lo[i].zip(hi[i]).map_or(Width::Narrow, |(lo, hi)| width(lo, hi));
+            let banned = self.forbidden.net || self.forbidden.percentiles;
+            if let (false, Some((lo, hi))) = (banned || judged == Width::Narrow, lo[i].zip(hi[i])) {
+                verdicts.push(on_width(name, p.name, judged, lo, hi));
+            }
+            let shown = !banned && judged != Width::Withheld;
+            if !shown {
+                net.insert(format!("{}_ms", p.name), Value::Null);
+            }
+            shown_lo.insert(p.name.into(), json!(lo[i].filter(|_| shown)));
+            shown_hi.insert(p.name.into(), json!(hi[i].filter(|_| shown)));
+        }
+        net.insert("lo_ms".into(), Value::Object(shown_lo));
+        if self.two_ended {
+            net.insert("hi_ms".into(), Value::Object(shown_hi));
+        }
+        net.insert("per_class".into(), per_class.unwrap_or_default());
+        Value::Object(net)
+    }
+}
+
+/// The figures of some values; null of none.
+pub(super) fn distribution<T: Sample>(mut values: Vec<T>) -> Value {
+    let Some(f) = figures(&mut values) else { return Value::Null };
+    let mut object = Map::new();
+    object.insert("n".into(), json!(f.n));
+    for (key, value) in
+        [("mean_ms", Some(f.mean_ms)), ("sd_ms", f.sd_ms), ("min_ms", Some(f.min_ms)), ("max_ms", Some(f.max_ms))]
+    {
+        object.insert(key.into(), json!(value));
+    }
+    for (p, value) in PUBLISHED.iter().zip(f.percentiles_ms) {
+        object.insert(format!("{}_ms", p.name), json!(value));
+    }
+    object.insert("ci_ms".into(), json!({}));
+    object.insert("per_class".into(), json!({}));
+    Value::Object(object)
+}
+
+fn percentiles<T: Sample>(mut values: Vec<T>) -> [Option<f64>; 5] {
+    figures(&mut values).map_or([None; 5], |f| f.percentiles_ms)
+}
+
+fn add_class(column: &mut Value, class: &str, of_class: Value) {
+    if column.is_object() && of_class.is_object() {
+        column["per_class"][class] = of_class;
+    }
+}
+
+fn on_width(metric: &str, percentile: &str, judged: Width, lo: f64, hi: f64) -> Value {
+    let (kind, text) = match judged {
+        Width::Withheld => ("withheld", wording::too_wide(lo, hi)),
+        Width::Both | Width::Narrow => ("both", wording::both(lo, hi)),
+    };
+    json!({"metric": metric, "column": "net", "percentile": percentile, "kind": kind, "figure": hi - lo, "text": text})
+}

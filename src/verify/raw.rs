@@ -1,0 +1,166 @@
+//! The raw files, read line by line and checked against each other.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::{Difference, client, max_failed, window};
+use crate::rundir::chain::Chain;
+use crate::rundir::row::Row;
+
+/// What the raw files hold, each window already turned into its figures.
+pub(super) struct Raw {
+    pub(super) plan: Value,
+    pub(super) windows: Vec<Value>,
+    /// By place in `windows`.
+    pub(super) figures: BTreeMap<usize, Value>,
+    pub(super) rows: u64,
+    /// Rows of windows without a line, by cell and window.
+    pub(super) orphans: BTreeMap<(u64, u64), u64>,
+    /// Half-written last lines.
+    pub(super) tails: Vec<(&'static str, usize)>,
+}
+
+/// The rows of one window as they come in.
+#[derive(Default)]
+struct Pile {
+    rows: Vec<Row>,
+    counted: u64,
+    last_h: Option<String>,
+}
+
+impl Raw {
+    pub(super) fn read(dir: &Path) -> Result<Raw, Difference> {
+        let plan = serde_json::from_str(&text(dir, "plan.json")?).map_err(|e| Difference::Broken {
+            file: "plan.json",
+            line: e.line(),
+            text: e.to_string(),
+        })?;
+        let mut tails = Vec::new();
+        let windows = objects(dir, "windows.jsonl", &mut tails)?;
+        let mut piles = BTreeMap::new();
+        let (mut figures, mut rows) = (BTreeMap::new(), 0);
+        let mut request_tails = Vec::new();
+        let mut health_tails = Vec::new();
+        let health = client::Samples::new(&objects(dir, "health.jsonl", &mut health_tails)?);
+        each_row(dir, &mut request_tails, &mut |row, h| {
+            rows += 1;
+            let key = (u64::from(row.cell), u64::from(row.window));
+            let pile: &mut Pile = piles.entry(key).or_default();
+            pile.counted += 1;
+            pile.last_h = Some(h);
+            let Some(index) = windows.iter().position(|w| (number(w, "cell"), number(w, "window")) == key) else {
+                return;
+            };
+            pile.rows.push(row);
+            // the rows of a finished window are not needed any more
+            if pile.counted == number(&windows[index], "rows") {
+                let done = std::mem::take(&mut pile.rows);
+                figures.insert(index, window::figures(&windows[index], &done, &health, max_failed(&plan)));
+            }
+        })?;
+        for (index, line) in windows.iter().enumerate() {
+            let pile = piles.remove(&(number(line, "cell"), number(line, "window"))).unwrap_or_default();
+            check(line, index + 1, &pile, request_tails.first())?;
+            figures.entry(index).or_insert_with(|| window::figures(line, &[], &health, max_failed(&plan)));
+        }
+        tails.extend(request_tails.into_iter().chain(health_tails));
+        let orphans = piles.into_iter().map(|(key, pile)| (key, pile.counted)).collect();
+        Ok(Raw { plan, windows, figures, rows, orphans, tails })
+    }
+}
+
+/// A window's own line against the rows that are there.
+fn check(line: &Value, place: usize, pile: &Pile, tail: Option<&(&'static str, usize)>) -> Result<(), Difference> {
+    let promised = number(line, "rows");
+    if let Some((file, last)) = tail.filter(|_| promised > pile.counted) {
+        let text =
+            format!("half-written line: windows.jsonl:{place} promises {promised} rows, {} are whole", pile.counted);
+        return Err(Difference::Broken { file, line: *last, text });
+    }
+    let zeros = "0".repeat(64);
+    let last_h = pile.last_h.as_ref().unwrap_or(&zeros);
+    let differs = |field: &str, stored: String, recomputed: String| Difference::Value {
+        file: "windows.jsonl",
+        line: place,
+        field: field.into(),
+        stored,
+        recomputed,
+    };
+    if promised != pile.counted {
+        return Err(differs("rows", promised.to_string(), pile.counted.to_string()));
+    }
+    match line["last_h"].as_str() {
+        Some(h) if h == last_h => Ok(()),
+        other => Err(differs("last_h", other.unwrap_or("nothing").into(), last_h.clone())),
+    }
+}
+
+pub(super) fn number(object: &Value, key: &str) -> u64 {
+    object[key].as_u64().unwrap_or_default()
+}
+
+pub(super) fn text(dir: &Path, file: &'static str) -> Result<String, Difference> {
+    std::fs::read_to_string(dir.join(file)).map_err(|e| Difference::Unreadable { file, text: e.to_string() })
+}
+
+fn objects(dir: &Path, file: &'static str, tails: &mut Vec<(&'static str, usize)>) -> Result<Vec<Value>, Difference> {
+    let mut found = Vec::new();
+    lines(dir, file, tails, &mut |line, text| {
+        let value: Value =
+            serde_json::from_str(text).map_err(|e| Difference::Broken { file, line, text: e.to_string() })?;
+        found.push(value);
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+fn each_row(
+    dir: &Path,
+    tails: &mut Vec<(&'static str, usize)>,
+    take: &mut dyn FnMut(Row, String),
+) -> Result<(), Difference> {
+    let file = "requests.jsonl";
+    let mut chain = Chain::default();
+    lines(dir, file, tails, &mut |line, sealed| {
+        let before = chain.clone();
+        let plain = chain.open(sealed).ok_or_else(|| changed_line(before, line, sealed))?;
+        let row = serde_json::from_str(&plain).map_err(|e| Difference::Broken { file, line, text: e.to_string() })?;
+        take(row, chain.last_hex().to_string());
+        Ok(())
+    })
+}
+
+fn changed_line(mut before: Chain, line: usize, sealed: &str) -> Difference {
+    let file = "requests.jsonl";
+    let Some((body, h)) = sealed.strip_suffix("\"}").and_then(|s| s.rsplit_once(",\"h\":\"")) else {
+        return Difference::Broken { file, line, text: "the line does not end in its h".into() };
+    };
+    before.seal(&mut format!("{body}}}"));
+    Difference::Value { file, line, field: "h".into(), stored: h.into(), recomputed: before.last_hex().into() }
+}
+
+fn lines(
+    dir: &Path,
+    file: &'static str,
+    tails: &mut Vec<(&'static str, usize)>,
+    take: &mut dyn FnMut(usize, &str) -> Result<(), Difference>,
+) -> Result<(), Difference> {
+    let unreadable = |e: std::io::Error| Difference::Unreadable { file, text: e.to_string() };
+    let mut reader = BufReader::with_capacity(1 << 20, File::open(dir.join(file)).map_err(unreadable)?);
+    let mut text = String::new();
+    for number in 1.. {
+        text.clear();
+        if reader.read_line(&mut text).map_err(unreadable)? == 0 {
+            break;
+        }
+        match text.strip_suffix('\n') {
+            Some(line) => take(number, line)?,
+            None => tails.push((file, number)),
+        }
+    }
+    Ok(())
+}

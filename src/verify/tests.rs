@@ -1,0 +1,261 @@
+use std::fs;
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::analysis::specimen::{MS, Specimen, US, failed, request, sample, window};
+use crate::analysis::summary::{summarise, to_json};
+use crate::rundir::row::{Outcome, Phase, Row, RowError, Stamp, StampSource};
+use crate::rundir::window::{Load, LoadModel};
+
+/// Writes the raw files and everything derived from them.
+fn publish(specimen: &mut Specimen, dir: &Path) {
+    specimen.write(dir);
+    derive(dir);
+}
+
+fn derive(dir: &Path) {
+    let run = summarise(dir).unwrap();
+    fs::write(dir.join("run.json"), to_json(&run).unwrap()).unwrap();
+    fs::write(dir.join("report.md"), markdown::of_directory(dir, &run).unwrap()).unwrap();
+}
+
+fn change(dir: &Path, file: &str, from: &str, to: &str) {
+    let text = fs::read_to_string(dir.join(file)).unwrap();
+    assert!(text.contains(from), "{file} has no {from}");
+    fs::write(dir.join(file), text.replacen(from, to, 1)).unwrap();
+}
+
+fn fails_with(file: &str, from: &str, to: &str) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    publish(&mut Specimen::two_windows(), dir.path());
+    change(dir.path(), file, from, to);
+    verify(dir.path()).unwrap_err().to_string()
+}
+
+#[test]
+fn what_was_written_comes_out_again() {
+    let dir = tempfile::tempdir().unwrap();
+    publish(&mut Specimen::two_windows(), dir.path());
+    let verified = verify(dir.path()).unwrap();
+    assert_eq!((verified.rows, verified.windows, verified.notes.len()), (60, 2, 0));
+    assert!(verified.lines > 1000);
+}
+
+#[test]
+fn one_digit_in_each_file_is_found() {
+    let found = fails_with("requests.jsonl", "\"trace_id\":5", "\"trace_id\":6");
+    assert!(found.starts_with("requests.jsonl:6: h: stored "), "{found}");
+    let found = fails_with("windows.jsonl", "\"rows\":30", "\"rows\":29");
+    assert_eq!(found, "windows.jsonl:1: rows: stored 29, recomputed 30");
+    let found = fails_with("windows.jsonl", "\"closed\":410000000", "\"closed\":410000001");
+    assert!(
+        found.starts_with("run.json:") && found.contains("duration_s: stored 0.31, recomputed 0.310000001"),
+        "{found}"
+    );
+    let found = fails_with("health.jsonl", "\"cpu_ns\":50000000", "\"cpu_ns\":50000001");
+    assert!(found.contains("cells[0].windows[0].client.cpu_per_wall: stored 0.5, recomputed 0.49999"), "{found}");
+    let found = fails_with("health.jsonl", "\"voluntary_switches\":3", "\"voluntary_switches\":4");
+    assert!(found.starts_with("report.md:") && found.contains("health.jsonl"), "{found}");
+    let found = fails_with("plan.json", "\"run_id\": \"r1\"", "\"run_id\": \"r2\"");
+    assert_eq!(found, "run.json:4: run_id: stored \"r1\", recomputed \"r2\"");
+    let found = fails_with("run.json", "\"p50_ms\": 5.03", "\"p50_ms\": 5.04");
+    let line = "cells[0].windows[0].metrics.ttft.gross.p50_ms: stored 5.04, recomputed 5.03";
+    assert!(found.starts_with("run.json:") && found.contains(line), "{found}");
+    let found = fails_with("report.md", "5.03 ms", "5.02 ms");
+    assert!(found.starts_with("report.md:"), "{found}");
+}
+
+#[test]
+fn the_last_h_of_a_window_is_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    publish(&mut Specimen::two_windows(), dir.path());
+    let text = fs::read_to_string(dir.path().join("windows.jsonl")).unwrap();
+    let last_h = text.split("\"last_h\":\"").nth(2).unwrap()[..64].to_string();
+    change(dir.path(), "windows.jsonl", &last_h, &"f".repeat(64));
+    let found = verify(dir.path()).unwrap_err().to_string();
+    assert_eq!(found, format!("windows.jsonl:2: last_h: stored {}, recomputed {last_h}", "f".repeat(64)));
+}
+
+#[test]
+fn lost_files_lines_and_ends_are_named() {
+    for file in ["plan.json", "requests.jsonl", "windows.jsonl", "health.jsonl", "run.json", "report.md"] {
+        let dir = tempfile::tempdir().unwrap();
+        publish(&mut Specimen::two_windows(), dir.path());
+        let text = fs::read(dir.path().join(file)).unwrap();
+        fs::write(dir.path().join(file), &text[..text.len() - 7]).unwrap();
+        let cut = verify(dir.path()).unwrap_err().to_string();
+        assert!(cut.starts_with(file) || cut.starts_with("run.json:"), "{file}: {cut}");
+        fs::remove_file(dir.path().join(file)).unwrap();
+        assert!(verify(dir.path()).unwrap_err().to_string().starts_with(&format!("{file}: cannot be read")), "{file}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    publish(&mut Specimen::two_windows(), dir.path());
+    let text = fs::read_to_string(dir.path().join("requests.jsonl")).unwrap();
+    fs::write(
+        dir.path().join("requests.jsonl"),
+        text.lines().skip(1).map(|l| l.to_string() + "\n").collect::<String>(),
+    )
+    .unwrap();
+    assert!(verify(dir.path()).unwrap_err().to_string().starts_with("requests.jsonl:1: h: stored "));
+}
+
+#[test]
+fn an_interrupted_directory_verifies_and_names_its_half_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut specimen = Specimen::two_windows();
+    specimen.write(dir.path());
+    let text = fs::read_to_string(dir.path().join("requests.jsonl")).unwrap();
+    fs::write(dir.path().join("requests.jsonl"), &text[..text.len() - 100]).unwrap();
+    let windows = fs::read_to_string(dir.path().join("windows.jsonl")).unwrap();
+    fs::write(dir.path().join("windows.jsonl"), windows.lines().next().unwrap().to_string() + "\n").unwrap();
+    derive(dir.path());
+    let notes = verify(dir.path()).unwrap().notes;
+    assert!(notes[0].starts_with("requests.jsonl:60: half-written"), "{notes:?}");
+    assert!(notes[1].starts_with("cell 0, window 1: 29 rows"), "{notes:?}");
+}
+
+#[test]
+fn a_copy_verifies() {
+    let (dir, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    publish(&mut Specimen::two_windows(), dir.path());
+    for entry in fs::read_dir(dir.path()).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, copy.path().join(path.file_name().unwrap())).unwrap();
+    }
+    drop(dir);
+    assert!(verify(copy.path()).is_ok());
+}
+
+/// Draws from a seed: small, and good enough to disturb rows.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.roll(n) == 0
+    }
+}
+
+fn disturbed(trace_id: u64, opened: u64, drop: u64, dice: &mut Dice) -> Row {
+    let mut row = request(trace_id, opened + dice.roll(300 * MS));
+    row.phase = if trace_id < drop { Phase::Warmup } else { Phase::Measured };
+    crate::analysis::specimen::shift_answer(&mut row, dice.roll(3 * MS));
+    let blur = |s: Stamp, dice: &mut Dice| Stamp {
+        arrived: s.arrived.filter(|_| !dice.one_in(150)),
+        arrived_lo: s.arrived_lo.map(|t| t - dice.roll(2) * dice.roll(2) * dice.roll(2 * MS)),
+        ..s
+    };
+    row.first_token = row.first_token.map(|s| blur(s, dice));
+    row.last_token = row.last_token.map(|s| blur(s, dice));
+    for c in &mut row.chunks {
+        c.0 += dice.roll(50 * US);
+        c.2 = c.2.map(|t| t - dice.roll(200 * US) * dice.roll(2));
+        c.3 = c.3.filter(|_| !dice.one_in(9));
+        c.4 /= 1 + (dice.roll(8) / 7) as u32;
+        c.5 = (dice.roll(12) / 11) as u32;
+    }
+    row.class = ["short", "long", "medium"][dice.roll(3) as usize].into();
+    row.conn_reused = dice.roll(3) > 0;
+    row.connect = Some(dice.roll(US)).filter(|_| !row.conn_reused);
+    row.completion_tokens = Some(dice.roll(9)).filter(|_| !dice.one_in(8));
+    row.cached_tokens = Some(dice.roll(9)).filter(|_| dice.one_in(4));
+    row.empty_events = dice.roll(3) as u32;
+    row.flags = ["reopened", "keepalive=3", "no_done"].iter().filter(|_| dice.one_in(5)).map(|f| (*f).into()).collect();
+    row.finish_reason = Some("stop".into()).filter(|_| !dice.one_in(6));
+    match dice.roll(40) {
+        0 => row = failed(row, "timeout"),
+        1 => row = failed(row, "transport"),
+        2 => (row.outcome, row.end, row.completion_tokens) = (Outcome::Censored, None, None),
+        3 => {
+            row.outcome = Outcome::NotSent;
+            row.error = Some(RowError { class: "descriptors".into(), text: String::new() });
+        }
+        4 => row.wire_out = None,
+        5 => row.sent = None,
+        6 => (row.first_token, row.first_answer, row.chunks) = (None, None, Vec::new()),
+        7 if dice.one_in(3) => (row.stamps, row.wire_out) = (StampSource::User, None),
+        8 => (row.outcome, row.submit, row.handed, row.end) = (Outcome::Failed, None, None, None),
+        _ => {}
+    }
+    row
+}
+
+fn random_specimen(seed: u64, rows: u64) -> Specimen {
+    let mut dice = Dice(seed);
+    let mut specimen = Specimen::two_windows();
+    specimen.windows.clear();
+    for index in 0..1 + dice.roll(3) as u32 {
+        let opened = 100 * MS + u64::from(index) * 1000 * MS;
+        let drop = dice.roll(4);
+        let (cell, number) = (index / 2, index % 2);
+        let mut bounds = window(cell, number, opened, opened + 250 * MS + dice.roll(100 * MS));
+        let model = [LoadModel::Closed, LoadModel::Open, LoadModel::Trace][dice.roll(3) as usize];
+        let concurrency = Some(1 + dice.roll(6) as u32).filter(|_| model == LoadModel::Closed || dice.one_in(2));
+        bounds.load = Load { model, concurrency, rate: Some(3.5).filter(|_| model == LoadModel::Open) };
+        (bounds.drop, bounds.interrupted) = (drop, dice.one_in(5));
+        let mut drawn: Vec<Row> = (0..rows).map(|id| disturbed(id, opened, drop, &mut dice)).collect();
+        drawn.iter_mut().for_each(|row| (row.cell, row.window) = (cell, number));
+        specimen.windows.push((bounds, drawn));
+    }
+    for second in 0..40 {
+        specimen.health.push(sample("worker-0", second * 100 * MS, second * (20 + dice.roll(20)) * MS));
+    }
+    specimen
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn writer_and_verifier_agree_on_any_rows(seed in any::<u64>(), rows in 0_u64..260) {
+        let dir = tempfile::tempdir().unwrap();
+        publish(&mut random_specimen(seed, rows), dir.path());
+        let found = verify(dir.path());
+        prop_assert!(found.is_ok(), "{}", found.unwrap_err());
+    }
+}
+
+/// 2,000,000 token events, written, summarised and verified: `time cargo test --release two_million -- --ignored`.
+#[test]
+#[ignore = "long"]
+fn two_million_events() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut specimen = Specimen::two_windows();
+    for (bounds, rows) in &mut specimen.windows {
+        let opened = bounds.opened;
+        let long = |id: u64| {
+            let mut row = request(id, opened + id * US);
+            let last = row.chunks[2];
+            row.chunks.extend((0..497_u32).map(|i| {
+                let later = u64::from(i) * 30 * US;
+                crate::rundir::row::Chunk(last.0 + later, last.1.map(|t| t + later), last.2, Some(1), 3 + i, 0, 9, 1)
+            }));
+            row.window = bounds.window;
+            row.phase = if id < 2 { Phase::Warmup } else { Phase::Measured };
+            row
+        };
+        *rows = (0..2_000).map(long).collect();
+    }
+    specimen.write(dir.path());
+    let run = summarise(dir.path()).unwrap();
+    println!("summarised");
+    fs::write(dir.path().join("run.json"), to_json(&run).unwrap()).unwrap();
+    fs::write(dir.path().join("report.md"), markdown::of_directory(dir.path(), &run).unwrap()).unwrap();
+    verify(dir.path()).unwrap();
+}
+
+/// Prints the reports of a hand-made directory: `cargo test show_the_reports -- --ignored --nocapture`.
+#[test]
+#[ignore = "for eyes"]
+fn show_the_reports() {
+    let dir = tempfile::tempdir().unwrap();
+    publish(&mut random_specimen(8, 250), dir.path());
+    let run = summarise(dir.path()).unwrap();
+    println!("{}", crate::report::terminal::render(&run, 100, false));
+    println!("{}", fs::read_to_string(dir.path().join("report.md")).unwrap());
+}

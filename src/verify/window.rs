@@ -1,0 +1,384 @@
+//! The figures of one window, from all of its rows at once.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::client::Samples;
+use super::distributions::{Forbidden, Metric, distribution};
+use super::raw::number;
+use crate::analysis::definitions::load::{self, TokenTrail};
+use crate::analysis::definitions::{self, Columns, per_second, rules, seconds, share, wording};
+use crate::analysis::percentiles::{self, PUBLISHED, Sample};
+use crate::rundir::row::{Outcome, Phase, Row, StampSource};
+
+/// One window under recomputation.
+struct Recount<'a> {
+    line: &'a Value,
+    rows: &'a [Row],
+    sent: Vec<&'a Row>,
+    kept: Vec<&'a Row>,
+    ok: Vec<&'a Row>,
+    opened: u64,
+    closed: u64,
+}
+
+/// The window object of `run.json`.
+pub(super) fn figures(line: &Value, rows: &[Row], health: &Samples, max_failed: f64) -> Value {
+    let sent: Vec<&Row> = rows.iter().filter(|r| r.outcome != Outcome::NotSent).collect();
+    let kept: Vec<&Row> = sent.iter().copied().filter(|r| r.phase == Phase::Measured).collect();
+    let ok = kept.iter().copied().filter(|r| r.outcome == Outcome::Ok).collect();
+    let (opened, closed) = (number(line, "opened"), number(line, "closed"));
+    Recount { line, rows, sent, kept, ok, opened, closed }.window(health, max_failed)
+}
+
+impl Recount<'_> {
+    fn window(&self, health: &Samples, max_failed: f64) -> Value {
+        let mut verdicts = Vec::new();
+        let forbidden = self.judge(max_failed, &mut verdicts);
+        let throughput = self.throughput();
+        if let Some(n) = throughput["uncounted_requests"].as_u64().filter(|n| *n > 0) {
+            verdicts.push(verdict("tokens", "*", None, "flag", Some(n as f64), &wording::tokens_unknown(n)));
+        }
+        let metrics = self.metrics(forbidden, &mut verdicts);
+        let by_conn = self.by_conn(forbidden.0, &mut verdicts);
+        let (offered, achieved) = self.rates();
+        let counted = || self.ok.iter().filter(|r| r.token_events > 0 && r.completion_tokens.is_some());
+        let events: u64 = counted().map(|r| u64::from(r.token_events)).sum();
+        let tokens = definitions::tokens(counted().filter_map(|r| r.completion_tokens));
+        let even = counted().all(|r| r.completion_tokens == Some(u64::from(r.token_events)));
+        json!({
+            "window": self.line["window"],
+            "duration_s": seconds(self.closed.saturating_sub(self.opened)),
+            "requests": self.requests(),
+            "offered_rps": offered,
+            "achieved_rps": achieved,
+            "in_flight": self.in_flight(),
+            "tokens": self.tokens(),
+            "throughput": throughput,
+            "metrics": metrics,
+            "by_conn": by_conn,
+            "client": health.client(self.line),
+            "verdicts": verdicts,
+            "first_requests": self.first_requests(),
+            "tokens_per_event": share(tokens, events),
+            "one_token_per_event": (events > 0).then_some(even),
+            "empty_events": self.kept.iter().map(|r| u64::from(r.empty_events)).sum::<u64>(),
+            "coalesced_share": self.coalesced(),
+            "finish_reasons": self.finish_reasons(),
+            "flags": self.flags(),
+            "interrupted": self.line["interrupted"],
+            "trace_hash": self.line["trace_hash"],
+        })
+    }
+
+    fn requests(&self) -> Value {
+        let count = |outcome| self.kept.iter().filter(|r| r.outcome == outcome).count();
+        let not_sent: Vec<&Row> = self.rows.iter().filter(|r| r.outcome == Outcome::NotSent).collect();
+        let failed = self.kept.iter().copied().filter(|r| r.outcome == Outcome::Failed);
+        json!({
+            "due": self.rows.len(),
+            "not_sent": not_sent.len(),
+            "sent": self.sent.len(),
+            "dropped": self.sent.len() - self.kept.len(),
+            "kept": self.kept.len(),
+            "ok": self.ok.len(),
+            "failed": count(Outcome::Failed),
+            "censored": count(Outcome::Censored),
+            "by_error": classes(failed),
+            "not_sent_reasons": classes(not_sent.into_iter()),
+        })
+    }
+
+    fn tokens(&self) -> Value {
+        let sum = |of: fn(&Row) -> Option<u64>| self.kept.iter().filter_map(|r| of(r)).reduce(u64::saturating_add);
+        json!({
+            "prompt": sum(|r| r.prompt_tokens),
+            "completion": sum(|r| r.completion_tokens),
+            "cached": sum(|r| r.cached_tokens),
+            "reasoning": sum(|r| r.reasoning_tokens),
+        })
+    }
+
+    /// Level over time: +1 at each submit, -1 at each end, all changes of one moment together.
+    fn levels(&self) -> Vec<(u64, u64, i64)> {
+        let mut changes: BTreeMap<u64, i64> = BTreeMap::from([(self.opened, 0), (self.closed, 0)]);
+        for (from, to) in self.sent.iter().filter_map(|r| load::in_flight(r, self.closed)) {
+            *changes.entry(from.max(self.opened).min(self.closed.max(self.opened))).or_default() += 1;
+            *changes.entry(to.max(self.opened).min(self.closed.max(self.opened))).or_default() -= 1;
+        }
+        let mut level = 0;
+        let moments: Vec<(u64, i64)> = changes.into_iter().collect();
+        let spans = moments.windows(2).map(|pair| {
+            level += pair[0].1;
+            (pair[0].0, pair[1].0, level)
+        });
+        spans.collect()
+    }
+
+    fn in_flight(&self) -> Value {
+        let mut levels = self.levels();
+        let total: u64 = levels.iter().map(|(from, to, _)| to - from).sum();
+        let weighted: u128 = levels.iter().map(|(from, to, level)| u128::from(to - from) * *level as u128).sum();
+        let concurrency = self.line["load"]["concurrency"].as_i64();
+        let full = |least: i64| levels.iter().filter(|l| l.2 >= least).map(|(from, to, _)| to - from).sum::<u64>();
+        let full_share = concurrency.and_then(|least| share(full(least), total));
+        levels.sort_by_key(|l| l.2);
+        let mut time = 0_u128;
+        let p95 = levels.iter().find(|(from, to, _)| {
+            time += u128::from(to - from);
+            time * 100 >= u128::from(total) * 95
+        });
+        json!({
+            "mean": (total > 0).then(|| weighted as f64 / total as f64),
+            "p95": p95.map(|l| l.2),
+            "max": levels.last().map_or(0, |l| l.2),
+            "full_share": full_share,
+        })
+    }
+
+    fn closed_loop(&self) -> bool {
+        self.line["load"]["model"] == "closed"
+    }
+
+    fn arrivals_end(&self) -> Option<u64> {
+        let refused = self.rows.iter().filter(|r| r.outcome == Outcome::NotSent).map(|r| r.due).min();
+        let end = refused.or_else(|| self.rows.iter().map(|r| r.due).max())?;
+        (!self.closed_loop() && end > self.opened).then_some(end)
+    }
+
+    fn rates(&self) -> (Option<f64>, Option<f64>) {
+        let Some(end) = self.arrivals_end() else { return (None, None) };
+        let inside = |t: u64| self.opened <= t && t < end;
+        let due = self.rows.iter().filter(|r| inside(r.due)).count();
+        let submitted = self.sent.iter().filter(|r| r.submit.is_some_and(inside)).count();
+        (per_second(due as f64, end - self.opened), per_second(submitted as f64, end - self.opened))
+    }
+
+    fn throughput(&self) -> Value {
+        let full = self.line["load"]["concurrency"].as_i64().filter(|_| self.closed_loop()).map(|c| c.max(1));
+        let bounds = match full {
+            Some(least) => {
+                let at_full: Vec<_> = self.levels().into_iter().filter(|l| l.2 >= least).collect();
+                at_full.first().zip(at_full.last()).map(|(first, last)| (first.0, last.1))
+            }
+            None => self.arrivals_end().map(|end| (self.opened, end)),
+        };
+        let mut throughput = Map::new();
+        throughput.insert("from_s".into(), json!(bounds.map(|b| seconds(b.0.saturating_sub(self.opened)))));
+        throughput.insert("to_s".into(), json!(bounds.map(|b| seconds(b.1.saturating_sub(self.opened)))));
+        throughput.extend(bounds.map_or_else(no_rates, |(from, to)| self.work(from, to)));
+        let unknown = self.sent.iter().filter(|r| TokenTrail::of(r).between(0, u64::MAX).is_none()).count();
+        throughput.insert("uncounted_requests".into(), json!(unknown));
+        throughput.insert("whole".into(), Value::Object(self.work(self.opened, self.closed)));
+        Value::Object(throughput)
+    }
+
+    fn work(&self, from: u64, to: u64) -> Map<String, Value> {
+        let inside = |t: u64| from <= t && t <= to;
+        let span = to.saturating_sub(from);
+        let ended = self.sent.iter().filter(|r| r.outcome == Outcome::Ok);
+        let requests = ended.filter_map(|r| load::in_flight(r, self.closed)).filter(|(_, end)| inside(*end)).count();
+        let mut counts: Vec<f64> = self.sent.iter().filter_map(|r| TokenTrail::of(r).between(from, to)).collect();
+        let output = if counts.is_empty() { None } else { Some(percentiles::sum(&mut counts)) };
+        let prompts: Vec<(u64, u64)> =
+            self.sent.iter().filter_map(|r| load::prompt_read(r).zip(r.prompt_tokens)).collect();
+        let prompt = definitions::tokens(prompts.iter().filter(|p| inside(p.0)).map(|p| p.1));
+        let total = output.filter(|_| !prompts.is_empty()).map(|output| output + prompt as f64);
+        Map::from_iter([
+            ("requests_per_s".to_string(), json!(per_second(requests as f64, span))),
+            ("output_tokens_per_s".to_string(), json!(output.and_then(|n| per_second(n, span)))),
+            ("total_tokens_per_s".to_string(), json!(total.and_then(|n| per_second(n, span)))),
+        ])
+    }
+
+    /// Verdicts on the window; what net and gap percentiles are forbidden.
+    fn judge(&self, max_failed: f64, verdicts: &mut Vec<Value>) -> (bool, bool) {
+        let kept = self.kept.len() as u64;
+        let count = |holds: &dyn Fn(&Row) -> bool| self.kept.iter().filter(|r| holds(r)).count() as u64;
+        let failed = count(&|r| r.outcome == Outcome::Failed);
+        if let Some(found) = share(failed, kept).filter(|s| *s > max_failed) {
+            let text = wording::too_many_failed(failed, kept, found, max_failed);
+            verdicts.push(verdict("requests", "failed", None, "failed", Some(found), &text));
+        }
+        let user = count(&|r| r.stamps == StampSource::User);
+        if user > 0 {
+            verdicts.push(verdict(
+                "*",
+                "net",
+                None,
+                "withheld",
+                share(user, kept),
+                &wording::no_kernel_stamps(user, kept),
+            ));
+        }
+        let missing = count(&definitions::lacks_stamps);
+        let without = share(missing, kept).filter(|s| *s > rules::STAMPS_MISSING);
+        if let Some(found) = without {
+            let text = wording::stamps_missing(missing, kept, found);
+            verdicts.push(verdict("*", "net", None, "withheld", Some(found), &text));
+        }
+        self.completed_only(verdicts);
+        let lumped = self.coalesced().filter(|s| *s >= rules::COALESCED_FLAG);
+        let no_gaps = lumped.is_some_and(|s| s >= rules::COALESCED_WITHHELD);
+        if let Some(found) = lumped {
+            let kind = if no_gaps { "withheld" } else { "flag" };
+            verdicts.push(verdict("gap", "*", None, kind, Some(found), &wording::coalesced(found, no_gaps)));
+        }
+        (without.is_some(), no_gaps)
+    }
+
+    fn completed_only(&self, verdicts: &mut Vec<Value>) {
+        let open = |r: &Row| {
+            let class = r.error.as_ref().map(|e| e.class.as_str());
+            r.outcome == Outcome::Censored || (r.outcome == Outcome::Failed && class == Some(rules::TIMEOUT_CLASS))
+        };
+        let incomplete: Vec<&Row> = self.kept.iter().copied().filter(|r| open(r)).collect();
+        let found = share(incomplete.len() as u64, self.kept.len() as u64);
+        let Some(found) = found.filter(|s| *s > rules::OF_COMPLETED) else { return };
+        verdicts.push(verdict("*", "*", None, "flag", Some(found), &wording::of_completed(found)));
+        let waited = |r: &&Row| load::waited(r, self.closed);
+        let ttft = |r: &&Row| definitions::ttft(r).gross;
+        let first = self.ok.iter().filter_map(ttft).chain(incomplete.iter().filter_map(|r| ttft(r).or(waited(r))));
+        lower_bounds("ttft", first.collect(), verdicts);
+        let last = self.ok.iter().filter_map(|r| definitions::e2e(r).gross).chain(incomplete.iter().filter_map(waited));
+        lower_bounds("e2e", last.collect(), verdicts);
+    }
+
+    fn coalesced(&self) -> Option<f64> {
+        let events = self.ok.iter().map(|r| r.chunks.len() as u64).sum();
+        share(self.ok.iter().map(|r| definitions::coalesced(r)).sum(), events)
+    }
+
+    fn metrics(&self, (no_net, no_gaps): (bool, bool), verdicts: &mut Vec<Value>) -> Value {
+        let ok = &self.ok;
+        let allowed = Forbidden { net: no_net, percentiles: false };
+        let since = |name, of: fn(&Row) -> Columns<i64>, by_class, verdicts: &mut Vec<Value>| {
+            let of = move |row: &Row| vec![of(row)];
+            Value::Object(
+                Metric { name, of: &of, two_ended: false, forbidden: allowed }.with_due(ok, by_class, verdicts),
+            )
+        };
+        let ttft = since("ttft", definitions::ttft, true, verdicts);
+        let ttfo = since("ttfo", definitions::ttfo, false, verdicts);
+        let e2e = since("e2e", definitions::e2e, true, verdicts);
+        let gaps = |row: &Row| definitions::gaps(row).collect();
+        let forbidden = Forbidden { net: no_net, percentiles: no_gaps };
+        let gap = Metric { name: "gap", of: &gaps, two_ended: true, forbidden }.columns(ok, true, verdicts);
+        let stall = one("stall", definitions::stall, true, allowed, ok, verdicts);
+        let tpot = one("tpot", definitions::tpot, true, allowed, ok, verdicts);
+        let tpot_adj = one("tpot_adj", definitions::tpot_adj, true, allowed, ok, verdicts);
+        let ntpot = one("ntpot", definitions::ntpot, false, allowed, ok, verdicts);
+        let plain = |of: fn(&Row) -> Option<i64>| distribution(ok.iter().filter_map(|r| of(r)).collect());
+        let (lateness, delay) = self.lateness();
+        json!({
+            "ttft": ttft, "ttfo": ttfo, "e2e": e2e,
+            "gap": gap, "stall": stall, "tpot": tpot, "tpot_adj": tpot_adj, "ntpot": ntpot,
+            "upload": plain(definitions::upload), "lateness": lateness, "dispatch_delay": delay,
+            "connect": {"dns": plain(definitions::dns), "tcp": plain(definitions::tcp), "tls": plain(definitions::tls)},
+        })
+    }
+
+    fn lateness(&self) -> (Value, Value) {
+        let act = |r: &&Row| Some((definitions::first_action(r)?, load::in_flight(r, self.closed)?.1, r.due));
+        let mut order: Vec<((u64, u64, u64), bool)> = Vec::new();
+        for row in &self.sent {
+            let counts = row.outcome == Outcome::Ok && row.phase == Phase::Measured;
+            order.extend(act(row).map(|times| (times, counts)));
+        }
+        order.sort_unstable();
+        let cap = self.line["load"]["concurrency"].as_u64().filter(|_| !self.closed_loop());
+        let free = cap.map(|cap| load::slots_free(cap as usize, order.iter().map(|o| o.0.1)));
+        let slot = |k: usize| free.as_ref().and_then(|free| free.get(k)).copied();
+        let counted = || order.iter().enumerate().filter(|(_, o)| o.1).map(|(k, o)| (o.0, slot(k)));
+        let late = counted().map(|((action, _, due), slot)| definitions::lateness(due, action, slot));
+        let delay = counted().filter_map(|((_, _, due), slot)| Some(definitions::dispatch_delay(due, slot?)));
+        (distribution(late.collect::<Vec<i64>>()), distribution(delay.collect::<Vec<i64>>()))
+    }
+
+    fn by_conn(&self, no_net: bool, verdicts: &mut Vec<Value>) -> Value {
+        let reopened = |r: &Row| r.flags.contains(&"reopened".to_string());
+        let mut row = |name: &str, holds: &dyn Fn(&Row) -> bool| {
+            let rows: Vec<&Row> = self.ok.iter().copied().filter(|r| holds(r)).collect();
+            let allowed = Forbidden { net: no_net, percentiles: false };
+            json!({"n": rows.len(), "ttft": one(name, definitions::ttft, false, allowed, &rows, verdicts)})
+        };
+        let warm = row("ttft@warm", &|r| r.conn_reused);
+        let cold = row("ttft@cold", &|r| !r.conn_reused && !reopened(r));
+        let again = row("ttft@reopened", &|r| !r.conn_reused && reopened(r));
+        json!({"warm": warm, "cold": cold, "reopened": again})
+    }
+
+    fn first_requests(&self) -> Vec<Value> {
+        let mut first: Vec<&Row> = self.rows.iter().filter(|r| r.trace_id < rules::FIRST_REQUESTS).collect();
+        first.sort_by_key(|r| r.trace_id);
+        let show = |row: &Row| {
+            let ttft = definitions::ttft(row);
+            json!({
+                "trace_id": row.trace_id,
+                "outcome": row.outcome,
+                "ttft_gross_ms": ttft.gross.map(definitions::millis),
+                "ttft_tare_ms": ttft.tare.map(definitions::millis),
+                "ttft_net_ms": ttft.net.map(|net| definitions::millis(net.at)),
+            })
+        };
+        first.into_iter().map(show).collect()
+    }
+
+    fn finish_reasons(&self) -> BTreeMap<&str, Option<f64>> {
+        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+        for row in &self.ok {
+            *counts.entry(row.finish_reason.as_deref().unwrap_or("none")).or_default() += 1;
+        }
+        counts.into_iter().map(|(reason, n)| (reason, share(n, self.ok.len() as u64))).collect()
+    }
+
+    fn flags(&self) -> Value {
+        let mut flags: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+        for flag in self.kept.iter().flat_map(|r| &r.flags) {
+            let mut parts = flag.splitn(2, '=');
+            let entry = flags.entry(parts.next().unwrap_or_default()).or_default();
+            entry.0 += 1;
+            entry.1 = entry.1.saturating_add(parts.next().map_or(1, |count| count.parse().unwrap_or(1)));
+        }
+        let show = |(name, (n, total)): (&str, (u64, u64))| (name.to_string(), json!({"requests": n, "total": total}));
+        Value::Object(flags.into_iter().map(show).collect())
+    }
+}
+
+fn one<T: Sample>(
+    name: &str,
+    of: fn(&Row) -> Columns<T>,
+    two_ended: bool,
+    forbidden: Forbidden,
+    rows: &[&Row],
+    verdicts: &mut Vec<Value>,
+) -> Value {
+    let of = move |row: &Row| vec![of(row)];
+    Value::Object(Metric { name, of: &of, two_ended, forbidden }.columns(rows, false, verdicts))
+}
+
+fn no_rates() -> Map<String, Value> {
+    let names = ["requests_per_s", "output_tokens_per_s", "total_tokens_per_s"];
+    names.iter().map(|name| ((*name).to_string(), Value::Null)).collect()
+}
+
+fn classes<'a>(rows: impl Iterator<Item = &'a Row>) -> BTreeMap<&'a str, u64> {
+    let mut counts = BTreeMap::new();
+    for row in rows {
+        *counts.entry(row.error.as_ref().map_or("unnamed", |e| e.class.as_str())).or_default() += 1;
+    }
+    counts
+}
+
+fn lower_bounds(metric: &str, mut values: Vec<i64>, verdicts: &mut Vec<Value>) {
+    let Some(found) = percentiles::figures(&mut values) else { return };
+    for (p, ms) in PUBLISHED.iter().zip(found.percentiles_ms) {
+        let Some(ms) = ms else { continue };
+        verdicts.push(verdict(metric, "gross", Some(p.name), "flag", Some(ms), &wording::lower_bound(ms)));
+    }
+}
+
+fn verdict(metric: &str, column: &str, percentile: Option<&str>, kind: &str, figure: Option<f64>, text: &str) -> Value {
+    json!({"metric": metric, "column": column, "percentile": percentile, "kind": kind, "figure": figure, "text": text})
+}
