@@ -6,4 +6,6 @@ pub mod decode;
 pub mod reading;
 pub mod report;
 pub mod rundir;
+pub mod target;
 pub mod verify;
+pub mod workload;

@@ -1,0 +1,494 @@
+//! The command line: flags by purpose, one struct a subcommand. A flag of `run` can also stand in a TOML
+//! file; flags win.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// `tarebench 0.1.0 (revision, features)`.
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (revision ", env!("TAREBENCH_REVISION"), ", features: io_uring)");
+
+/// A load harness for LLM inference that weighs itself before it weighs a server.
+///
+/// For every latency it prints gross (what the client saw), tare (the harness's own share, measured on that
+/// very request) and net (server plus network).
+#[derive(Debug, Parser)]
+#[command(name = "tarebench", version = VERSION, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run one campaign of load points x windows against a server, or against the built-in mock
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(Box<RunArgs>),
+    /// Serve known truth: OpenAI-compatible streams on a given timeline, with a log of what was really done
+    #[command(after_help = MOCK_EXAMPLES)]
+    Mock(MockArgs),
+    /// Ask a server what it is, send one request, show its stream event by event
+    #[command(after_help = PROBE_EXAMPLES)]
+    Probe(ProbeArgs),
+    /// Put recorded streams through the same parsers, offline: one line of figures for each
+    #[command(after_help = DECODE_EXAMPLES)]
+    Decode(DecodeArgs),
+    /// Rebuild every published number of a run from its raw files, bit for bit
+    #[command(after_help = VERIFY_EXAMPLES)]
+    Verify(VerifyArgs),
+}
+
+const RUN_EXAMPLES: &str = "Examples:
+  tarebench run
+      three loads x two windows against the built-in mock, in under 30 s
+  tarebench run --base-url http://gpu-7:8000 --max-concurrency 1,8,50
+      the seed mix (70/20/10 % of 200/1,000/6,000-token prompts) against a vLLM, SGLang or llama.cpp
+  tarebench run --base-url http://127.0.0.1:8102 --max-concurrency 1,8 --num-prompts 40 --length-scale 0.1
+      a small server with a small context
+  tarebench run --config campaign.toml --seed 8
+      flags win over the file
+
+Exit status: 0 complete and valid; 1 could not be carried out; 2 wrong usage; 3 complete, but a window is
+invalid or too many requests failed; 130 interrupted, everything measured kept.";
+const MOCK_EXAMPLES: &str = "Example:
+  tarebench mock --listen 127.0.0.1:8000 --ttft 50 --itl 10 --truth truth.jsonl";
+const PROBE_EXAMPLES: &str = "Example:
+  tarebench probe --base-url http://127.0.0.1:8000 --prompt 'Name three colours.' --max-tokens 16";
+const DECODE_EXAMPLES: &str = "Example:
+  tarebench decode tests/cases/streams.jsonl";
+const VERIFY_EXAMPLES: &str = "Example:
+  tarebench verify runs/2026-11-29T18-22-55-campaign";
+
+/// Comma-separated numbers; in TOML a number, a list, or such a string.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct List<T>(pub Vec<T>);
+
+impl<T: FromStr<Err: std::fmt::Display>> FromStr for List<T> {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Self, String> {
+        let parse = |item: &str| item.trim().parse().map_err(|e| format!("{item:?}: {e}"));
+        s.split(',').map(parse).collect::<Result<Vec<T>, _>>().map(List)
+    }
+}
+
+impl<'de, T: Deserialize<'de> + FromStr<Err: std::fmt::Display>> Deserialize<'de> for List<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written<T> {
+            Many(Vec<T>),
+            One(T),
+            Text(String),
+        }
+        match Written::deserialize(deserializer)? {
+            Written::Many(items) => Ok(List(items)),
+            Written::One(item) => Ok(List(vec![item])),
+            Written::Text(text) => text.parse().map_err(serde::de::Error::custom),
+        }
+    }
+}
+
+/// `NAME=VALUE`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Pair(pub String, pub String);
+
+impl FromStr for Pair {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Self, String> {
+        let (name, value) = s.split_once('=').ok_or_else(|| "write it as NAME=VALUE".to_owned())?;
+        Ok(Pair(name.trim().to_owned(), value.trim().to_owned()))
+    }
+}
+
+impl TryFrom<String> for Pair {
+    type Error = String;
+    fn try_from(s: String) -> Result<Self, String> {
+        s.parse()
+    }
+}
+
+impl From<Pair> for String {
+    fn from(pair: Pair) -> String {
+        format!("{}={}", pair.0, pair.1)
+    }
+}
+
+/// Keep connections, or open one for each request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Connection {
+    /// Keep and reuse.
+    Reuse,
+    /// One for each request.
+    PerRequest,
+}
+
+/// Where stamps come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stamps {
+    /// The kernel, falling back aloud.
+    Kernel,
+    /// The harness only: net is not available.
+    User,
+}
+
+/// How the client is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arm {
+    /// io_uring.
+    Uring,
+}
+
+/// How a server proves tokens that have no text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Proof {
+    /// Not at all.
+    None,
+    /// Token ids (vLLM).
+    Ids,
+    /// Running usage (vLLM, SGLang).
+    Usage,
+}
+
+/// Sets of protocol defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Profile {
+    /// 300 kept a window: no p99 interval.
+    Quick,
+    /// 1,000 kept a window.
+    Standard,
+    /// 10,000 kept a window.
+    Tail,
+    /// Closed loop 1, 8, 50; 310 sent, 10 dropped; seed mix, seed 7, temperature 0; two windows.
+    SeedV1,
+}
+
+/// Makes the struct, its reading from TOML, and `over`: flags win over the file.
+macro_rules! run_args {
+    ($($(#[$meta:meta])* $name:ident: $type:ty),+ $(,)?) => {
+        /// Flags of `run`. None and empty mean not given.
+        #[derive(Clone, Debug, Default, PartialEq, Args, Deserialize)]
+        #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+        pub struct RunArgs {
+            /// TOML file with any of these flags by their names; flags win, unknown keys are an error
+            #[arg(long, value_name = "FILE", help_heading = "Output")]
+            #[serde(skip)]
+            pub config: Option<PathBuf>,
+            $($(#[$meta])* pub $name: $type,)+
+        }
+
+        impl RunArgs {
+            /// These flags where given, else the file's.
+            pub fn over(self, file: RunArgs) -> RunArgs {
+                RunArgs { config: self.config, $($name: self.$name.or_else_from(file.$name),)+ }
+            }
+        }
+    };
+}
+
+/// "Where given", for the three kinds of flag.
+trait OrElseFrom {
+    fn or_else_from(self, other: Self) -> Self;
+}
+impl<T> OrElseFrom for Option<T> {
+    fn or_else_from(self, other: Self) -> Self {
+        self.or(other)
+    }
+}
+impl<T> OrElseFrom for Vec<T> {
+    fn or_else_from(self, other: Self) -> Self {
+        if self.is_empty() { other } else { self }
+    }
+}
+impl OrElseFrom for bool {
+    fn or_else_from(self, other: Self) -> Self {
+        self || other
+    }
+}
+
+run_args! {
+    /// Server, e.g. http://gpu-7:8000 [default: the built-in mock, started and stopped here]
+    #[arg(long, value_name = "URL", help_heading = "Target")]
+    base_url: Option<String>,
+    /// Path of the API: .../chat/completions is chat, any other .../completions is text [default: /v1/chat/completions]
+    #[arg(long, value_name = "PATH", help_heading = "Target")]
+    endpoint: Option<String>,
+    /// Model name [default: first of /v1/models]
+    #[arg(long, value_name = "NAME", help_heading = "Target")]
+    model: Option<String>,
+    /// Ask for one JSON document instead of a stream: e2e only
+    #[arg(long, help_heading = "Target")]
+    no_stream: bool,
+    /// Extra request header; one of ours is replaced (repeatable)
+    #[arg(long, value_name = "NAME=VALUE", help_heading = "Target")]
+    header: Vec<Pair>,
+    /// Environment variable with the API key [default: OPENAI_API_KEY, on loopback only unless this flag is given]
+    #[arg(long, value_name = "NAME", help_heading = "Target")]
+    api_key_env: Option<String>,
+    /// Keep connections, or open one for each request [default: reuse]
+    #[arg(long, value_enum, help_heading = "Target")]
+    connection: Option<Connection>,
+    /// Use this IP address instead of what the host name resolves to
+    #[arg(long, value_name = "IP", help_heading = "Target")]
+    address: Option<String>,
+    /// JSON object whose fields join or replace those of every request body
+    #[arg(long, value_name = "JSON", help_heading = "Target")]
+    extra_body: Option<String>,
+    /// Wait so long for a port that is closed [default: 0]
+    #[arg(long, value_name = "SECONDS", help_heading = "Target")]
+    wait: Option<f64>,
+
+    /// Closed loop: so many requests at once; a list gives several load points [default: 1,8,50]
+    #[arg(long, value_name = "N,..", help_heading = "Load")]
+    max_concurrency: Option<List<u32>>,
+
+    /// seed-mix (70/20/10 % of 200/100, 1000/300, 6000/600 prompt/output tokens) or random [default: seed-mix]
+    #[arg(long, visible_alias = "dataset-name", value_name = "NAME", help_heading = "Work")]
+    workload: Option<String>,
+    /// Multiplies every asked length [default: 1; 0.1 against the built-in mock]
+    #[arg(long, value_name = "F", help_heading = "Work")]
+    length_scale: Option<f64>,
+    /// random: prompt length in tokens [default: 1024]
+    #[arg(long, value_name = "N", help_heading = "Work")]
+    random_input_len: Option<u64>,
+    /// random: output length in tokens [default: 128]
+    #[arg(long, value_name = "N", help_heading = "Work")]
+    random_output_len: Option<u64>,
+    /// random: lengths are uniform in L(1-r)..L(1+r) [default: 0]
+    #[arg(long, value_name = "R", help_heading = "Work")]
+    random_range_ratio: Option<f64>,
+    /// Of order, lengths and words [default: 7]
+    #[arg(long, value_name = "N", help_heading = "Work")]
+    seed: Option<u64>,
+    /// Sampling temperature, always sent [default: 0]
+    #[arg(long, value_name = "T", help_heading = "Work")]
+    temperature: Option<f64>,
+    /// Nucleus sampling, always sent [default: 1]
+    #[arg(long, value_name = "P", help_heading = "Work")]
+    top_p: Option<f64>,
+    /// Replaces every asked output length
+    #[arg(long, value_name = "N", help_heading = "Work")]
+    max_tokens: Option<u64>,
+    /// Ask the server to generate up to the limit (vLLM, SGLang, llama.cpp)
+    #[arg(long, help_heading = "Work")]
+    ignore_eos: bool,
+    /// Ask for proof of tokens without text: ids or running usage (vLLM, SGLang) [default: none]
+    #[arg(long, value_enum, help_heading = "Work")]
+    token_proof: Option<Proof>,
+
+    /// Requests kept in each window [default: 300]
+    #[arg(long, value_name = "N", help_heading = "Protocol")]
+    num_prompts: Option<u64>,
+    /// Warm-up requests before them, dropped by trace id [default: 10]
+    #[arg(long, value_name = "N", help_heading = "Protocol")]
+    drop: Option<u64>,
+    /// Windows of each load point [default: 2]
+    #[arg(long, value_name = "N", help_heading = "Protocol")]
+    windows: Option<u32>,
+    /// Rest between one round of all load points and the next [default: 0]
+    #[arg(long, value_name = "SECONDS", help_heading = "Protocol")]
+    gap_between_windows: Option<f64>,
+    /// Go on past the number of prompts until a window has lasted so long [default: 0; 2 against the built-in mock]
+    #[arg(long, value_name = "SECONDS", help_heading = "Protocol")]
+    min_duration: Option<f64>,
+    /// Limit of a whole request [default: 7200]
+    #[arg(long, value_name = "SECONDS", help_heading = "Protocol")]
+    timeout: Option<f64>,
+    /// Limit between bytes of a reply, and before its first [default: 1200]
+    #[arg(long, value_name = "SECONDS", help_heading = "Protocol")]
+    stall_timeout: Option<f64>,
+    /// Limit of a connect [default: 10]
+    #[arg(long, value_name = "SECONDS", help_heading = "Protocol")]
+    connect_timeout: Option<f64>,
+    /// Share of failed requests above which a window is invalid [default: 0.01]
+    #[arg(long, value_name = "SHARE", help_heading = "Protocol")]
+    max_failed: Option<f64>,
+    /// End the run when so many requests of a window have failed
+    #[arg(long, value_name = "N", help_heading = "Protocol")]
+    stop_at_failed: Option<u64>,
+    /// quick, standard, tail (300, 1,000, 10,000 kept a window), seed-v1 (the seed's protocol exactly)
+    #[arg(long, value_enum, help_heading = "Protocol")]
+    profile: Option<Profile>,
+
+    /// Worker threads [default: cores - 1, at least 1]
+    #[arg(long, value_name = "N", help_heading = "Harness")]
+    workers: Option<u32>,
+    /// Cores of the workers, in order [default: the first ones this process may use]
+    #[arg(long, value_name = "N,..", help_heading = "Harness")]
+    cores: Option<List<usize>>,
+    /// How the client is built [default: uring]
+    #[arg(long, value_enum, help_heading = "Harness")]
+    arm: Option<Arm>,
+    /// Kernel stamps (falling back aloud), or the harness's own only [default: kernel]
+    #[arg(long, value_enum, help_heading = "Harness")]
+    stamps: Option<Stamps>,
+
+    /// Run directory [default: runs/<time>-<name>]; one that is not empty is refused
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    out: Option<PathBuf>,
+    /// Write into a directory that is not empty
+    #[arg(long, help_heading = "Output")]
+    force: bool,
+    /// Name of the campaign [default: campaign]
+    #[arg(long, value_name = "NAME", help_heading = "Output")]
+    name: Option<String>,
+    /// Print nothing but errors
+    #[arg(long, help_heading = "Output")]
+    quiet: bool,
+    /// Print run.json on standard output, and nothing else there
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+    /// What only people know: region, precision, hardware, ... (repeatable)
+    #[arg(long, value_name = "KEY=VALUE", help_heading = "Output")]
+    declare: Vec<Pair>,
+    /// Print the plan and what it will take; send no request
+    #[arg(long, help_heading = "Output")]
+    dry_run: bool,
+}
+
+/// Flags of `mock`.
+#[derive(Clone, Debug, Args)]
+pub struct MockArgs {
+    /// Address to listen on; port 0 takes a free one
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDR")]
+    pub listen: SocketAddr,
+    /// Name in /v1/models
+    #[arg(long, default_value = "mock")]
+    pub model: String,
+    /// ms from the arrival of a request to its first token
+    #[arg(long, default_value_t = 5.0, value_name = "MS")]
+    pub ttft: f64,
+    /// ms between token events
+    #[arg(long, default_value_t = 1.0, value_name = "MS")]
+    pub itl: f64,
+    /// 0 to 1: each interval is multiplied by 1 + jitter * u, u uniform in [-1, 1)
+    #[arg(long, default_value_t = 0.0, value_name = "F")]
+    pub jitter: f64,
+    /// Seed of the jitter
+    #[arg(long, default_value_t = 7)]
+    pub seed: u64,
+    /// Tokens of every reply [default: what the request asks for]
+    #[arg(long, value_name = "N")]
+    pub tokens: Option<u32>,
+    /// Tokens in one event
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub tokens_per_event: u32,
+    /// Send no usage, as some servers do
+    #[arg(long)]
+    pub no_usage: bool,
+    /// Close after each streamed reply although keep-alive is announced, as llama.cpp does
+    #[arg(long)]
+    pub close_after_reply: bool,
+    /// us of busy waiting before a deadline, at most
+    #[arg(long, default_value_t = 200.0, value_name = "US")]
+    pub spin: f64,
+    /// Core to run on
+    #[arg(long, value_name = "N")]
+    pub core: Option<usize>,
+    /// Log of what was really done, one line a request
+    #[arg(long, value_name = "FILE")]
+    pub truth: Option<PathBuf>,
+    /// Kernel transmit stamp on each k-th token event, the first always; 0: none
+    #[arg(long, default_value_t = 1, value_name = "K")]
+    pub stamp_every: u32,
+    /// Play recorded streams; the request's model names the case
+    #[arg(long, value_name = "FILE")]
+    pub script: Option<PathBuf>,
+    /// Script: most bytes a write
+    #[arg(long, value_name = "N")]
+    pub script_bytes: Option<usize>,
+    /// Script: factor on the recorded times; 0 plays without waiting
+    #[arg(long, default_value_t = 1.0, value_name = "F")]
+    pub time_scale: f64,
+    /// End when standard input does
+    #[arg(long)]
+    pub until_stdin_closes: bool,
+    /// Environment variable with the key that clients must send
+    #[arg(long, value_name = "NAME")]
+    pub api_key_env: Option<String>,
+}
+
+/// Flags of `probe`.
+#[derive(Clone, Debug, Args)]
+pub struct ProbeArgs {
+    /// Server, e.g. http://gpu-7:8000
+    #[arg(long, value_name = "URL")]
+    pub base_url: String,
+    /// Path of the API
+    #[arg(long, value_name = "PATH", default_value = "/v1/chat/completions")]
+    pub endpoint: String,
+    /// Model name [default: first of /v1/models]
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
+    /// Prompt
+    #[arg(long, default_value = "Name three colours.")]
+    pub prompt: String,
+    /// Output length
+    #[arg(long, default_value_t = 16, value_name = "N")]
+    pub max_tokens: u64,
+    /// Ask for one JSON document instead of a stream
+    #[arg(long)]
+    pub no_stream: bool,
+    /// Extra request header (repeatable)
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub header: Vec<Pair>,
+    /// Environment variable with the API key [default: OPENAI_API_KEY, on loopback only unless this flag is given]
+    #[arg(long, value_name = "NAME")]
+    pub api_key_env: Option<String>,
+    /// JSON object whose fields join or replace those of the request body
+    #[arg(long, value_name = "JSON")]
+    pub extra_body: Option<String>,
+    /// Print the record as JSON instead
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `decode`.
+#[derive(Clone, Debug, Args)]
+pub struct DecodeArgs {
+    /// File of cases, one a line; - for standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Print the record that a run would have written instead of the figures
+    #[arg(long)]
+    pub record: bool,
+}
+
+/// Flags of `verify`.
+#[derive(Clone, Debug, Args)]
+pub struct VerifyArgs {
+    /// Run directory
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_win_over_the_file_and_unknown_keys_are_errors() {
+        let file: RunArgs = toml::from_str("max-concurrency = [1, 2]\nseed = 9\nquiet = true\nheader = ['a=b']").expect("parses");
+        let flags = RunArgs { seed: Some(3), ..RunArgs::default() };
+        let both = flags.over(file);
+        assert_eq!((both.seed, both.max_concurrency, both.quiet), (Some(3), Some(List(vec![1, 2])), true));
+        assert_eq!(both.header, [Pair("a".to_owned(), "b".to_owned())]);
+        assert!(toml::from_str::<RunArgs>("max-concurency = 1").is_err());
+        assert_eq!(toml::from_str::<RunArgs>("max-concurrency = '1,8'").expect("text").max_concurrency, Some(List(vec![1, 8])));
+    }
+}

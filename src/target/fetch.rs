@@ -1,0 +1,147 @@
+//! Small blocking requests on the control core, outside every window: what is this server?
+//! The same wire code as the load path reads the replies.
+
+use super::address::Target;
+use bench_engine::wire::body::{Body, Piece};
+use bench_engine::wire::head::{HeadReader, ResponseHead};
+use bench_engine::wire::request::{BadField, RequestTemplate};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+use thiserror::Error;
+
+/// Longest body taken.
+const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
+
+/// A reply, whole.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// Status code.
+    pub status: u16,
+    /// `Server` header.
+    pub server: Option<String>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// No reply.
+#[derive(Debug, Error)]
+pub enum FetchError {
+    /// No connection.
+    #[error("connect: {address} does not accept connections: {why}")]
+    Connect {
+        /// Where.
+        address: SocketAddr,
+        /// The kernel's words.
+        why: std::io::Error,
+    },
+    /// The connection broke.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    /// Not HTTP/1.1.
+    #[error("{0}")]
+    Protocol(String),
+    /// A header given by the user is malformed.
+    #[error(transparent)]
+    Field(#[from] BadField),
+}
+
+/// Whether `address` accepts connections.
+///
+/// # Errors
+/// [`FetchError::Connect`].
+pub fn connect(address: SocketAddr, timeout: Duration) -> Result<TcpStream, FetchError> {
+    TcpStream::connect_timeout(&address, timeout).map_err(|why| FetchError::Connect { address, why })
+}
+
+/// GETs `endpoint`.
+///
+/// # Errors
+/// [`FetchError`].
+pub fn get(
+    target: &Target,
+    endpoint: &str,
+    fields: &[(String, String)],
+    timeout: Duration,
+) -> Result<Reply, FetchError> {
+    let template = RequestTemplate::new("GET", &target.path(endpoint), &target.authority, "application/json", fields)?;
+    let mut socket = connect(target.address, timeout)?;
+    socket.set_read_timeout(Some(timeout))?;
+    socket.set_write_timeout(Some(timeout))?;
+    socket.write_all(&template.without_body())?;
+    read_reply(&mut socket)
+}
+
+fn read_reply(socket: &mut impl Read) -> Result<Reply, FetchError> {
+    let (mut head, mut buffer) = (HeadReader::default(), vec![0; 64 * 1024]);
+    let (mut started, mut body): (Option<(ResponseHead, Body)>, Vec<u8>) = (None, Vec::new());
+    loop {
+        let n = socket.read(&mut buffer)?;
+        if n == 0 {
+            return match started {
+                Some((found, state)) if state.may_end() => Ok(reply(&found, &head, body)),
+                _ => Err(FetchError::Protocol("the server closed before its reply was complete".to_owned())),
+            };
+        }
+        let mut input = &buffer[..n];
+        while !input.is_empty() {
+            match &mut started {
+                None => {
+                    let (taken, found) = head.push(input).map_err(|e| FetchError::Protocol(e.to_string()))?;
+                    input = &input[taken..];
+                    match found {
+                        Some(interim) if interim.status < 200 => head.clear(),
+                        Some(found) => started = Some((found, Body::new(found.framing))),
+                        None => {}
+                    }
+                }
+                Some((_, Body::Done)) => break,
+                Some((_, state)) => {
+                    let (taken, piece) = state.next(input).map_err(|e| FetchError::Protocol(e.to_string()))?;
+                    if let Piece::Payload(bytes) = piece {
+                        body.extend_from_slice(bytes);
+                    }
+                    input = &input[taken..];
+                }
+            }
+        }
+        if body.len() > MAX_BODY_BYTES {
+            return Err(FetchError::Protocol(format!("the reply is longer than {MAX_BODY_BYTES} bytes")));
+        }
+        if let Some((found, Body::Done)) = started {
+            return Ok(reply(&found, &head, body));
+        }
+    }
+}
+
+fn reply(found: &ResponseHead, head: &HeadReader, body: Vec<u8>) -> Reply {
+    let mut server = None;
+    bench_engine::wire::head::each_field(head.bytes(), |name, value| {
+        if name.eq_ignore_ascii_case("server") {
+            server = Some(String::from_utf8_lossy(value).into_owned());
+        }
+    });
+    Reply { status: found.status, server, body }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_of_every_framing() {
+        for (wire, body) in [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "{}"),
+            (
+                "HTTP/1.1 100 C\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nServer: x\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+                "{}",
+            ),
+            ("HTTP/1.0 200 OK\r\n\r\nabc", "abc"),
+            ("HTTP/1.1 204 No\r\n\r\n", ""),
+        ] {
+            let reply = read_reply(&mut wire.as_bytes()).expect("reply");
+            assert_eq!(reply.body, body.as_bytes(), "{wire}");
+        }
+        assert!(read_reply(&mut "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab".as_bytes()).is_err());
+    }
+}

@@ -1,0 +1,73 @@
+//! The first word of every prompt: different in every request of a run, so that no request can hit the
+//! prefix another one left in the server's cache, and a key to the server's own log.
+
+use sha2::{Digest, Sha256};
+
+/// Letters and digits of RFC 4648 base 32: 5 bits each.
+const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+/// 8 letters: 8 tokens at the very most, and 40 bits.
+const LETTERS: u32 = 8;
+const HALF_BITS: u32 = 20;
+const HALF_MASK: u64 = (1 << HALF_BITS) - 1;
+/// Requests of one window that can be told apart.
+pub const MAX_TRACE_ID: u64 = (1 << 24) - 1;
+/// Windows of one run that can be told apart.
+pub const MAX_WINDOWS: u64 = 1 << 16;
+
+/// The nonces of a run: a permutation of 40 bits keyed by the run id, so no two requests share one.
+#[derive(Clone, Debug)]
+pub struct Nonces {
+    round_keys: [u64; 4],
+}
+
+impl Nonces {
+    /// The nonces of the run `run_id`.
+    pub fn of_run(run_id: &str) -> Self {
+        let digest = Sha256::digest(run_id.as_bytes());
+        let key = |i: usize| digest[i * 8..i * 8 + 8].iter().fold(0u64, |k, b| k << 8 | u64::from(*b));
+        Nonces { round_keys: [key(0), key(1), key(2), key(3)] }
+    }
+
+    /// The nonce of request `trace_id` of window number `serial` of the run (all cells counted together).
+    ///
+    /// # Panics
+    /// Above [`MAX_TRACE_ID`] or [`MAX_WINDOWS`]: plans keep to them.
+    pub fn nonce(&self, serial: u64, trace_id: u64) -> String {
+        assert!(serial < MAX_WINDOWS && trace_id <= MAX_TRACE_ID, "plans keep windows and requests within the nonce");
+        let n = self.permute(serial << 24 | trace_id);
+        (0..LETTERS).rev().map(|i| char::from(ALPHABET[(n >> (5 * i)) as usize & 31])).collect()
+    }
+
+    /// A Feistel network of four rounds on two halves of 20 bits: one to one, whatever the round function.
+    fn permute(&self, n: u64) -> u64 {
+        let halves = (n >> HALF_BITS & HALF_MASK, n & HALF_MASK);
+        let (left, right) = self.round_keys.iter().fold(halves, |(left, right), key| {
+            let mixed = (right ^ key).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            (right, left ^ (mixed >> 40 & HALF_MASK))
+        });
+        left << HALF_BITS | right
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn no_two_requests_of_a_run_share_one() {
+        let nonces = Nonces::of_run("r1");
+        let all: HashSet<String> =
+            (0..8).flat_map(|w| (0..5_000).map(move |t| (w, t))).map(|(w, t)| nonces.nonce(w, t)).collect();
+        assert_eq!(all.len(), 40_000);
+        assert!(all.iter().all(|n| n.len() == 8 && n.bytes().all(|b| ALPHABET.contains(&b))));
+    }
+
+    #[test]
+    fn runs_differ_and_first_letters_spread() {
+        let (a, b) = (Nonces::of_run("r1"), Nonces::of_run("r2"));
+        assert!((0..100).all(|t| a.nonce(0, t) != b.nonce(0, t)));
+        let firsts: HashSet<char> = (0..300).filter_map(|t| a.nonce(0, t).chars().next()).collect();
+        assert!(firsts.len() > 25, "prompts that begin alike would share a cache block: {firsts:?}");
+    }
+}
