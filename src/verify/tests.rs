@@ -212,6 +212,19 @@ fn random_specimen(seed: u64, rows: u64) -> Specimen {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
+    fn any_changed_digit_is_found(seed in any::<u64>(), file in 0_usize..6, place in any::<u64>(), by in 1_u8..10) {
+        let dir = tempfile::tempdir().unwrap();
+        publish(&mut random_specimen(seed, 30), dir.path());
+        let name = ["plan.json", "requests.jsonl", "windows.jsonl", "health.jsonl", "run.json", "report.md"][file];
+        let mut text = fs::read(dir.path().join(name)).unwrap();
+        let digits: Vec<usize> = (0..text.len()).filter(|i| text[*i].is_ascii_digit()).collect();
+        let at = digits[(place % digits.len() as u64) as usize];
+        text[at] = b'0' + (text[at] - b'0' + by) % 10;
+        fs::write(dir.path().join(name), text).unwrap();
+        prop_assert!(verify(dir.path()).is_err(), "{} at {}", name, at);
+    }
+
+    #[test]
     fn writer_and_verifier_agree_on_any_rows(seed in any::<u64>(), rows in 0_u64..260) {
         let dir = tempfile::tempdir().unwrap();
         publish(&mut random_specimen(seed, rows), dir.path());
@@ -253,9 +266,10 @@ fn two_million_events() {
 #[test]
 #[ignore = "for eyes"]
 fn show_the_reports() {
-    let dir = tempfile::tempdir().unwrap();
-    publish(&mut random_specimen(8, 250), dir.path());
-    let run = summarise(dir.path()).unwrap();
-    println!("{}", crate::report::terminal::render(&run, 100, false));
-    println!("{}", fs::read_to_string(dir.path().join("report.md")).unwrap());
+    for mut specimen in [Specimen::campaign(), random_specimen(8, 250)] {
+        let dir = tempfile::tempdir().unwrap();
+        publish(&mut specimen, dir.path());
+        println!("{}", crate::report::terminal::render(&summarise(dir.path()).unwrap(), 100, false));
+        println!("{}", fs::read_to_string(dir.path().join("report.md")).unwrap());
+    }
 }
