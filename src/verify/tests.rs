@@ -142,13 +142,20 @@ impl Dice {
     }
 }
 
-fn disturbed(trace_id: u64, opened: u64, drop: u64, dice: &mut Dice) -> Row {
+/// What goes wrong in a window: calm ones lose no stamp, lumped ones have most events in shared reads.
+#[derive(Clone, Copy)]
+struct Mood {
+    calm: bool,
+    lumped: bool,
+}
+
+fn disturbed(trace_id: u64, opened: u64, drop: u64, mood: Mood, dice: &mut Dice) -> Row {
     let mut row = request(trace_id, opened + dice.roll(300 * MS));
     row.phase = if trace_id < drop { Phase::Warmup } else { Phase::Measured };
     crate::analysis::specimen::shift_answer(&mut row, dice.roll(3 * MS));
     let blur = |s: Stamp, dice: &mut Dice| Stamp {
-        arrived: s.arrived.filter(|_| !dice.one_in(150)),
-        arrived_lo: s.arrived_lo.map(|t| t - dice.roll(2) * dice.roll(2) * dice.roll(2 * MS)),
+        arrived: s.arrived.filter(|_| mood.calm || !dice.one_in(150)),
+        arrived_lo: s.arrived_lo.map(|t| t - dice.roll(2) * dice.roll(2) * dice.roll(5 * MS)),
         ..s
     };
     row.first_token = row.first_token.map(|s| blur(s, dice));
@@ -157,7 +164,7 @@ fn disturbed(trace_id: u64, opened: u64, drop: u64, dice: &mut Dice) -> Row {
         c.0 += dice.roll(50 * US);
         c.2 = c.2.map(|t| t - dice.roll(200 * US) * dice.roll(2));
         c.3 = c.3.filter(|_| !dice.one_in(9));
-        c.4 /= 1 + (dice.roll(8) / 7) as u32;
+        c.4 /= 1 + u32::from(mood.lumped || dice.one_in(8));
         c.5 = (dice.roll(12) / 11) as u32;
     }
     row.class = ["short", "long", "medium"][dice.roll(3) as usize].into();
@@ -176,10 +183,10 @@ fn disturbed(trace_id: u64, opened: u64, drop: u64, dice: &mut Dice) -> Row {
             row.outcome = Outcome::NotSent;
             row.error = Some(RowError { class: "descriptors".into(), text: String::new() });
         }
-        4 => row.wire_out = None,
+        4 if !mood.calm => row.wire_out = None,
         5 => row.sent = None,
         6 => (row.first_token, row.first_answer, row.chunks) = (None, None, Vec::new()),
-        7 if dice.one_in(3) => (row.stamps, row.wire_out) = (StampSource::User, None),
+        7 if !mood.calm && dice.one_in(3) => (row.stamps, row.wire_out) = (StampSource::User, None),
         8 => (row.outcome, row.submit, row.handed, row.end) = (Outcome::Failed, None, None, None),
         _ => {}
     }
@@ -199,7 +206,8 @@ fn random_specimen(seed: u64, rows: u64) -> Specimen {
         let concurrency = Some(1 + dice.roll(6) as u32).filter(|_| model == LoadModel::Closed || dice.one_in(2));
         bounds.load = Load { model, concurrency, rate: Some(3.5).filter(|_| model == LoadModel::Open) };
         (bounds.drop, bounds.interrupted) = (drop, dice.one_in(5));
-        let mut drawn: Vec<Row> = (0..rows).map(|id| disturbed(id, opened, drop, &mut dice)).collect();
+        let mood = Mood { calm: dice.one_in(2), lumped: dice.one_in(4) };
+        let mut drawn: Vec<Row> = (0..rows).map(|id| disturbed(id, opened, drop, mood, &mut dice)).collect();
         drawn.iter_mut().for_each(|row| (row.cell, row.window) = (cell, number));
         specimen.windows.push((bounds, drawn));
     }
@@ -207,6 +215,39 @@ fn random_specimen(seed: u64, rows: u64) -> Specimen {
         specimen.health.push(sample("worker-0", second * 100 * MS, second * (20 + dice.roll(20)) * MS));
     }
     specimen
+}
+
+/// The drawn directories reach every kind of verdict: else the agreement below would prove little.
+#[test]
+fn drawn_rows_reach_every_rule() {
+    let mut kinds = std::collections::BTreeSet::new();
+    for seed in 0..24 {
+        let dir = tempfile::tempdir().unwrap();
+        random_specimen(seed * 7919, 120).write(dir.path());
+        let run = summarise(dir.path()).unwrap();
+        for v in run.cells.iter().flat_map(|c| &c.windows).flat_map(|w| &w.verdicts) {
+            let metric = v.metric.split(['/', '@']).next().unwrap_or_default().to_string();
+            kinds.insert((metric, v.percentile.is_some(), format!("{:?}", v.kind)));
+        }
+    }
+    let expected = [
+        ("*", false, "Flag"),
+        ("*", false, "Withheld"),
+        ("e2e", true, "Both"),
+        ("e2e", true, "Flag"),
+        ("gap", false, "Flag"),
+        ("gap", false, "Withheld"),
+        ("gap", true, "Both"),
+        ("requests", false, "Failed"),
+        ("stall", true, "Both"),
+        ("tokens", false, "Flag"),
+        ("tpot", true, "Withheld"),
+        ("ttft", true, "Both"),
+        ("ttft", true, "Withheld"),
+    ];
+    for (metric, one, kind) in expected {
+        assert!(kinds.contains(&(metric.into(), one, kind.into())), "no {metric} {one} {kind} in {kinds:?}");
+    }
 }
 
 proptest! {
