@@ -128,6 +128,29 @@ fn a_copy_verifies() {
     assert!(verify(copy.path()).is_ok());
 }
 
+/// Shared code would make the comparison empty.
+#[test]
+fn the_verifier_shares_no_code_with_the_writer() {
+    let files = [
+        include_str!("../verify.rs"),
+        include_str!("client.rs"),
+        include_str!("distributions.rs"),
+        include_str!("document.rs"),
+        include_str!("raw.rs"),
+        include_str!("window.rs"),
+    ];
+    let allowed = [
+        "crate::analysis::definitions",
+        "crate::analysis::percentiles",
+        "crate::rundir::row",
+        "crate::rundir::chain",
+        "crate::report::markdown",
+    ];
+    for line in files.iter().flat_map(|text| text.lines()).filter(|l| l.contains("crate::")) {
+        assert!(allowed.iter().any(|module| line.contains(module)), "{line}");
+    }
+}
+
 /// Draws from a seed: small, and good enough to disturb rows.
 struct Dice(u64);
 
