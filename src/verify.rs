@@ -35,6 +35,14 @@ pub struct Verified {
     pub notes: Vec<String>,
 }
 
+impl std::fmt::Display for Verified {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Verified { rows, windows, lines, .. } = self;
+        write!(f, "verified: {rows} rows, {windows} windows, {lines} lines of run.json and report.md, bit for bit")?;
+        self.notes.iter().try_for_each(|note| write!(f, "\nnote: {note}"))
+    }
+}
+
 /// The first thing that is not as the raw files say.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Difference {

@@ -143,11 +143,49 @@ pub(crate) fn sample(thread: &str, t: u64, cpu_ns: u64) -> HealthRow {
 impl Specimen {
     /// Closed loop of one, two windows of 30 requests 10 ms apart, the first two dropped, one failed.
     pub(crate) fn two_windows() -> Specimen {
+        Specimen::two_windows_of(30)
+    }
+
+    /// As a campaign looks: eight slots, 310 requests a window with answers of 8 to 80 ms, net within 1 ms.
+    pub(crate) fn campaign() -> Specimen {
+        let mut specimen = Specimen::two_windows_of(310);
+        for (bounds, rows) in &mut specimen.windows {
+            let mut free = [bounds.opened; 8];
+            let due = |free: &mut [u64; 8]| free.iter_mut().min().map_or(0, |t| *t);
+            *rows = (0..310_u64)
+                .map(|id| {
+                    let mut row = request(id, due(&mut free));
+                    row.window = bounds.window;
+                    row.phase = if id < 10 { Phase::Warmup } else { Phase::Measured };
+                    shift_answer(
+                        &mut row,
+                        (id + u64::from(bounds.window)) * 7919 % 97 * (780 + 15 * u64::from(bounds.window)) * US,
+                    );
+                    if let (Some(slot), Some(end)) = (free.iter_mut().min(), row.end) {
+                        *slot = end.seen;
+                    }
+                    let blur = id * 31 % 17 * 60 * US;
+                    let lower = |s: Stamp| Stamp { arrived_lo: s.arrived.map(|t| t - blur), ..s };
+                    (row.first_token, row.last_token) = (row.first_token.map(lower), row.last_token.map(lower));
+                    row
+                })
+                .collect();
+            let cut = rows.remove(200);
+            rows.push(failed(cut, "transport"));
+            bounds.load.concurrency = Some(8);
+            (bounds.slots, bounds.drop) = (8, 10);
+            bounds.closed = free.into_iter().max().unwrap_or_default();
+        }
+        specimen
+    }
+
+    fn two_windows_of(requests: u64) -> Specimen {
+        let length = (requests + 1) * 10 * MS;
         let mut windows = Vec::new();
         let mut health = Vec::new();
         for index in 0..2_u32 {
-            let opened = 100 * MS + u64::from(index) * 1000 * MS;
-            let mut rows: Vec<Row> = (0..30).map(|id| request(id, opened + id * 10 * MS)).collect();
+            let opened = 100 * MS + u64::from(index) * (length + 690 * MS);
+            let mut rows: Vec<Row> = (0..requests).map(|id| request(id, opened + id * 10 * MS)).collect();
             for row in &mut rows {
                 row.window = index;
                 row.phase = if row.trace_id < 2 { Phase::Warmup } else { Phase::Measured };
@@ -157,10 +195,10 @@ impl Specimen {
             rows[0].connect = Some(8 * US);
             let cut = rows.remove(20);
             rows.push(failed(cut, "transport"));
-            let bounds = WindowRow { planned: 30, drop: 2, ..window(0, index, opened, opened + 310 * MS) };
+            let bounds = WindowRow { planned: requests, drop: 2, ..window(0, index, opened, opened + length) };
             for (thread, busy) in [("process", 2), ("worker-0", 4)] {
                 health.push(sample(thread, opened - MS, opened / busy));
-                health.push(sample(thread, opened + 311 * MS, (opened + 312 * MS) / busy));
+                health.push(sample(thread, opened + length + MS, (opened + length + 2 * MS) / busy));
             }
             windows.push((bounds, rows));
         }

@@ -240,6 +240,7 @@ impl Paper {
 
     fn close(&mut self, run: &RunJson) {
         self.line(Tone::Plain, "");
+        let before = self.text.len();
         // what concerns one window was said there
         for v in run.verdicts.iter().filter(|v| !["failed", "interrupted"].contains(&v.kind.as_str())) {
             let place = match (v.cell, v.window) {
@@ -252,12 +253,19 @@ impl Paper {
             self.note("no window was closed: there is nothing to report");
             return;
         }
-        self.line(Tone::Plain, "");
+        if self.text.len() > before {
+            self.line(Tone::Plain, "");
+        }
         let gap = "gross is what the client saw, tare the harness's own share of it, net the server and the network. They \
                    add up request by request (with upload), so percentiles of the columns do not add up.";
         self.paragraph(Tone::Quiet, "", "", gap);
         let signed = "For gap and tpot tare is signed: a late read lengthens one gap and shortens the next.";
         self.paragraph(Tone::Quiet, "", "", signed);
+        let windows = run.cells.iter().flat_map(|cell| &cell.windows);
+        if windows.flat_map(|w| &w.verdicts).any(|v| v.kind == VerdictKind::Both) {
+            let both = "a..b is a net figure that the kernel's stamps only bound: it lies between the two.";
+            self.paragraph(Tone::Quiet, "", "", both);
+        }
     }
 
     fn note(&mut self, text: &str) {
@@ -345,9 +353,19 @@ mod tests {
     use crate::analysis::specimen::Specimen;
 
     fn text(width: usize, color: bool) -> String {
+        shown(Specimen::two_windows(), width, color)
+    }
+
+    fn shown(mut specimen: Specimen, width: usize, color: bool) -> String {
         let dir = tempfile::tempdir().unwrap();
-        Specimen::two_windows().write(dir.path());
+        specimen.write(dir.path());
         render(&crate::analysis::summary::summarise(dir.path()).unwrap(), width, color)
+    }
+
+    #[test]
+    fn a_campaign_looks_as_it_did() {
+        let text = shown(Specimen::campaign(), 100, false);
+        assert!(text == include_str!("snapshots/campaign.txt"), "now:\n{text}");
     }
 
     #[test]

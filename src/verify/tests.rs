@@ -128,6 +128,29 @@ fn a_copy_verifies() {
     assert!(verify(copy.path()).is_ok());
 }
 
+/// Shared code would make the comparison empty.
+#[test]
+fn the_verifier_shares_no_code_with_the_writer() {
+    let files = [
+        include_str!("../verify.rs"),
+        include_str!("client.rs"),
+        include_str!("distributions.rs"),
+        include_str!("document.rs"),
+        include_str!("raw.rs"),
+        include_str!("window.rs"),
+    ];
+    let allowed = [
+        "crate::analysis::definitions",
+        "crate::analysis::percentiles",
+        "crate::rundir::row",
+        "crate::rundir::chain",
+        "crate::report::markdown",
+    ];
+    for line in files.iter().flat_map(|text| text.lines()).filter(|l| l.contains("crate::")) {
+        assert!(allowed.iter().any(|module| line.contains(module)), "{line}");
+    }
+}
+
 /// Draws from a seed: small, and good enough to disturb rows.
 struct Dice(u64);
 
@@ -142,13 +165,20 @@ impl Dice {
     }
 }
 
-fn disturbed(trace_id: u64, opened: u64, drop: u64, dice: &mut Dice) -> Row {
+/// What goes wrong in a window: calm ones lose no stamp, lumped ones have most events in shared reads.
+#[derive(Clone, Copy)]
+struct Mood {
+    calm: bool,
+    lumped: bool,
+}
+
+fn disturbed(trace_id: u64, opened: u64, drop: u64, mood: Mood, dice: &mut Dice) -> Row {
     let mut row = request(trace_id, opened + dice.roll(300 * MS));
     row.phase = if trace_id < drop { Phase::Warmup } else { Phase::Measured };
     crate::analysis::specimen::shift_answer(&mut row, dice.roll(3 * MS));
     let blur = |s: Stamp, dice: &mut Dice| Stamp {
-        arrived: s.arrived.filter(|_| !dice.one_in(150)),
-        arrived_lo: s.arrived_lo.map(|t| t - dice.roll(2) * dice.roll(2) * dice.roll(2 * MS)),
+        arrived: s.arrived.filter(|_| mood.calm || !dice.one_in(150)),
+        arrived_lo: s.arrived_lo.map(|t| t - dice.roll(2) * dice.roll(2) * dice.roll(5 * MS)),
         ..s
     };
     row.first_token = row.first_token.map(|s| blur(s, dice));
@@ -157,7 +187,7 @@ fn disturbed(trace_id: u64, opened: u64, drop: u64, dice: &mut Dice) -> Row {
         c.0 += dice.roll(50 * US);
         c.2 = c.2.map(|t| t - dice.roll(200 * US) * dice.roll(2));
         c.3 = c.3.filter(|_| !dice.one_in(9));
-        c.4 /= 1 + (dice.roll(8) / 7) as u32;
+        c.4 /= 1 + u32::from(mood.lumped || dice.one_in(8));
         c.5 = (dice.roll(12) / 11) as u32;
     }
     row.class = ["short", "long", "medium"][dice.roll(3) as usize].into();
@@ -176,10 +206,10 @@ fn disturbed(trace_id: u64, opened: u64, drop: u64, dice: &mut Dice) -> Row {
             row.outcome = Outcome::NotSent;
             row.error = Some(RowError { class: "descriptors".into(), text: String::new() });
         }
-        4 => row.wire_out = None,
+        4 if !mood.calm => row.wire_out = None,
         5 => row.sent = None,
         6 => (row.first_token, row.first_answer, row.chunks) = (None, None, Vec::new()),
-        7 if dice.one_in(3) => (row.stamps, row.wire_out) = (StampSource::User, None),
+        7 if !mood.calm && dice.one_in(3) => (row.stamps, row.wire_out) = (StampSource::User, None),
         8 => (row.outcome, row.submit, row.handed, row.end) = (Outcome::Failed, None, None, None),
         _ => {}
     }
@@ -199,7 +229,8 @@ fn random_specimen(seed: u64, rows: u64) -> Specimen {
         let concurrency = Some(1 + dice.roll(6) as u32).filter(|_| model == LoadModel::Closed || dice.one_in(2));
         bounds.load = Load { model, concurrency, rate: Some(3.5).filter(|_| model == LoadModel::Open) };
         (bounds.drop, bounds.interrupted) = (drop, dice.one_in(5));
-        let mut drawn: Vec<Row> = (0..rows).map(|id| disturbed(id, opened, drop, &mut dice)).collect();
+        let mood = Mood { calm: dice.one_in(2), lumped: dice.one_in(4) };
+        let mut drawn: Vec<Row> = (0..rows).map(|id| disturbed(id, opened, drop, mood, &mut dice)).collect();
         drawn.iter_mut().for_each(|row| (row.cell, row.window) = (cell, number));
         specimen.windows.push((bounds, drawn));
     }
@@ -209,8 +240,54 @@ fn random_specimen(seed: u64, rows: u64) -> Specimen {
     specimen
 }
 
+/// The drawn directories reach every kind of verdict: else the agreement below would prove little.
+#[test]
+fn drawn_rows_reach_every_rule() {
+    let mut kinds = std::collections::BTreeSet::new();
+    for seed in 0..24 {
+        let dir = tempfile::tempdir().unwrap();
+        random_specimen(seed * 7919, 120).write(dir.path());
+        let run = summarise(dir.path()).unwrap();
+        for v in run.cells.iter().flat_map(|c| &c.windows).flat_map(|w| &w.verdicts) {
+            let metric = v.metric.split(['/', '@']).next().unwrap_or_default().to_string();
+            kinds.insert((metric, v.percentile.is_some(), format!("{:?}", v.kind)));
+        }
+    }
+    let expected = [
+        ("*", false, "Flag"),
+        ("*", false, "Withheld"),
+        ("e2e", true, "Both"),
+        ("e2e", true, "Flag"),
+        ("gap", false, "Flag"),
+        ("gap", false, "Withheld"),
+        ("gap", true, "Both"),
+        ("requests", false, "Failed"),
+        ("stall", true, "Both"),
+        ("tokens", false, "Flag"),
+        ("tpot", true, "Withheld"),
+        ("ttft", true, "Both"),
+        ("ttft", true, "Withheld"),
+    ];
+    for (metric, one, kind) in expected {
+        assert!(kinds.contains(&(metric.into(), one, kind.into())), "no {metric} {one} {kind} in {kinds:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn any_changed_digit_is_found(seed in any::<u64>(), file in 0_usize..6, place in any::<u64>(), by in 1_u8..10) {
+        let dir = tempfile::tempdir().unwrap();
+        publish(&mut random_specimen(seed, 30), dir.path());
+        let name = ["plan.json", "requests.jsonl", "windows.jsonl", "health.jsonl", "run.json", "report.md"][file];
+        let mut text = fs::read(dir.path().join(name)).unwrap();
+        let digits: Vec<usize> = (0..text.len()).filter(|i| text[*i].is_ascii_digit()).collect();
+        let at = digits[(place % digits.len() as u64) as usize];
+        text[at] = b'0' + (text[at] - b'0' + by) % 10;
+        fs::write(dir.path().join(name), text).unwrap();
+        prop_assert!(verify(dir.path()).is_err(), "{} at {}", name, at);
+    }
+
     #[test]
     fn writer_and_verifier_agree_on_any_rows(seed in any::<u64>(), rows in 0_u64..260) {
         let dir = tempfile::tempdir().unwrap();
@@ -253,9 +330,10 @@ fn two_million_events() {
 #[test]
 #[ignore = "for eyes"]
 fn show_the_reports() {
-    let dir = tempfile::tempdir().unwrap();
-    publish(&mut random_specimen(8, 250), dir.path());
-    let run = summarise(dir.path()).unwrap();
-    println!("{}", crate::report::terminal::render(&run, 100, false));
-    println!("{}", fs::read_to_string(dir.path().join("report.md")).unwrap());
+    for mut specimen in [Specimen::campaign(), random_specimen(8, 250)] {
+        let dir = tempfile::tempdir().unwrap();
+        publish(&mut specimen, dir.path());
+        println!("{}", crate::report::terminal::render(&summarise(dir.path()).unwrap(), 100, false));
+        println!("{}", fs::read_to_string(dir.path().join("report.md")).unwrap());
+    }
 }

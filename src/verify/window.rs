@@ -202,17 +202,11 @@ impl Recount<'_> {
             verdicts.push(verdict("requests", "failed", None, "failed", Some(found), &text));
         }
         let user = count(&|r| r.stamps == StampSource::User);
-        if user > 0 {
-            verdicts.push(verdict(
-                "*",
-                "net",
-                None,
-                "withheld",
-                share(user, kept),
-                &wording::no_kernel_stamps(user, kept),
-            ));
+        let all_user = user == kept && user > 0;
+        if all_user {
+            verdicts.push(verdict("*", "net", None, "withheld", Some(1.0), &wording::no_kernel_stamps()));
         }
-        let missing = count(&definitions::lacks_stamps);
+        let missing = count(&|r| definitions::lacks_stamps(r) || (!all_user && r.stamps == StampSource::User));
         let without = share(missing, kept).filter(|s| *s > rules::STAMPS_MISSING);
         if let Some(found) = without {
             let text = wording::stamps_missing(missing, kept, found);

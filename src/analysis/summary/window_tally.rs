@@ -291,14 +291,16 @@ impl<'a> WindowTally<'a> {
             let text = wording::too_many_failed(failed, kept, found, max_failed);
             verdicts.push(verdict("requests", "failed", VerdictKind::Failed, Some(found), text));
         }
-        if self.without_kernel > 0 {
-            let found = share(self.without_kernel, kept);
-            let text = wording::no_kernel_stamps(self.without_kernel, kept);
-            verdicts.push(verdict("*", "net", VerdictKind::Withheld, found, text));
+        let (user, mut missing) = (self.without_kernel, self.lacking_stamps);
+        if user > 0 && user == kept {
+            verdicts.push(verdict("*", "net", VerdictKind::Withheld, share(user, kept), wording::no_kernel_stamps()));
+        } else {
+            // beside requests that have them, requests without kernel stamps are a loss like any other
+            missing += user;
         }
-        if let Some(found) = share(self.lacking_stamps, kept).filter(|s| *s > rules::STAMPS_MISSING) {
+        if let Some(found) = share(missing, kept).filter(|s| *s > rules::STAMPS_MISSING) {
             withheld.net = true;
-            let text = wording::stamps_missing(self.lacking_stamps, kept, found);
+            let text = wording::stamps_missing(missing, kept, found);
             verdicts.push(verdict("*", "net", VerdictKind::Withheld, Some(found), text));
         }
         if let Some(found) = share(self.incomplete.requests, kept).filter(|s| *s > rules::OF_COMPLETED) {
