@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 /// `tarebench 0.1.0 (revision, features)`.
-pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (revision ", env!("TAREBENCH_REVISION"), ", features: io_uring)");
+pub const VERSION: &str =
+    concat!(env!("CARGO_PKG_VERSION"), " (revision ", env!("TAREBENCH_REVISION"), ", features: io_uring)");
 
 /// A load harness for LLM inference that weighs itself before it weighs a server.
 ///
@@ -483,12 +484,16 @@ mod tests {
 
     #[test]
     fn flags_win_over_the_file_and_unknown_keys_are_errors() {
-        let file: RunArgs = toml::from_str("max-concurrency = [1, 2]\nseed = 9\nquiet = true\nheader = ['a=b']").expect("parses");
+        let file: RunArgs =
+            toml::from_str("max-concurrency = [1, 2]\nseed = 9\nquiet = true\nheader = ['a=b']").expect("parses");
         let flags = RunArgs { seed: Some(3), ..RunArgs::default() };
         let both = flags.over(file);
         assert_eq!((both.seed, both.max_concurrency, both.quiet), (Some(3), Some(List(vec![1, 2])), true));
         assert_eq!(both.header, [Pair("a".to_owned(), "b".to_owned())]);
         assert!(toml::from_str::<RunArgs>("max-concurency = 1").is_err());
-        assert_eq!(toml::from_str::<RunArgs>("max-concurrency = '1,8'").expect("text").max_concurrency, Some(List(vec![1, 8])));
+        assert_eq!(
+            toml::from_str::<RunArgs>("max-concurrency = '1,8'").expect("text").max_concurrency,
+            Some(List(vec![1, 8]))
+        );
     }
 }

@@ -2,7 +2,11 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+pub mod campaign;
+pub mod cli;
 pub mod decode;
+pub mod plan;
+pub mod probe;
 pub mod reading;
 pub mod report;
 pub mod rundir;

@@ -453,7 +453,12 @@ impl Reading {
             first_answer: axis.stamp(first_answer),
             last_token: axis.stamp(self.last_token),
             done: axis.stamp(self.done),
-            end: axis.stamp(self.end),
+            end: axis.stamp(self.end).or_else(|| {
+                // broken off or given up: its slot was busy until then
+                let given_up = finished.taken.is_some() && finished.ending != Ending::Censored;
+                let seen = axis.harness(finished.ended);
+                given_up.then_some(Stamp { seen, arrived: None, arrived_lo: None })
+            }),
             chunks: self.chunks.iter().map(|c| axis.chunk(c)).collect(),
             dns: None,
             connect: finished.connect.map(bench_engine::units::Nanos::ns),

@@ -1,0 +1,222 @@
+//! The record reader: takes blocks and finished exchanges from the workers, reads JSON, maps stamps, writes
+//! `requests.jsonl`. It runs on the control core and takes the clock pairs as well.
+
+use super::feeder::Tickets;
+use crate::reading::{Place, Reading};
+use crate::rundir::chain::Chain;
+use crate::rundir::row::{Outcome, StampSource};
+use bench_engine::clock::{Clock, ClockMap, SystemClock};
+use bench_engine::record::Finished;
+use bench_engine::units::{Instant, Nanos, WallInstant};
+use bench_engine::worker::{Message, Shared};
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, Write};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Clock pairs are taken this often.
+const PAIR_EVERY: Nanos = Nanos::from_millis(50);
+/// A record waits at most this long for its TX stamp.
+const TX_STAMP_WAIT: Nanos = Nanos::from_millis(100);
+
+/// What is told of the current window while it runs, and after it.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Rows written.
+    pub rows: AtomicU64,
+    /// Failed ones among them.
+    pub failed: AtomicU64,
+    /// Requests sent without the TX stamp they should have.
+    pub tx_stamps_missing: AtomicU64,
+    /// Stamps later than their reading.
+    pub out_of_order: AtomicU64,
+}
+
+impl Tally {
+    fn clear(&self) {
+        for n in [&self.rows, &self.failed, &self.tx_stamps_missing, &self.out_of_order] {
+            n.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What the recorder shares with the control thread.
+#[derive(Debug, Default)]
+pub struct Desk {
+    /// Of the current window.
+    pub tally: Tally,
+    /// End when nothing is left.
+    pub over: AtomicBool,
+    /// h of the last row.
+    pub last_h: Mutex<String>,
+    /// Uncertainty of the stamp mapping, ns.
+    pub map_uncertainty_ns: AtomicU64,
+    /// Steps of the wall clock so far.
+    pub clock_steps: AtomicU64,
+    /// Writing failed: the run must end.
+    pub broken: AtomicBool,
+}
+
+impl Desk {
+    /// Before a window.
+    pub fn begin_window(&self) {
+        self.tally.clear();
+    }
+
+    /// h of the last row written.
+    pub fn last_h(&self) -> String {
+        self.last_h.lock().map(|h| h.clone()).unwrap_or_default()
+    }
+}
+
+/// The recorder.
+pub struct Recorder<'a, W: Write> {
+    /// From the workers, and blocks back to them.
+    pub shared: &'a Shared,
+    /// What was asked.
+    pub tickets: &'a Tickets,
+    /// Shared with control.
+    pub desk: &'a Desk,
+    /// Run id.
+    pub run: &'a str,
+    /// Zero of the file's axis.
+    pub origin: Instant,
+    /// Kernel or user stamps.
+    pub stamps: StampSource,
+    /// Must not appear in a record.
+    pub secret: Option<&'a str>,
+    /// `requests.jsonl`.
+    pub out: W,
+}
+
+struct Waiting {
+    worker: u32,
+    reading: Reading,
+    finished: Finished,
+}
+
+impl<W: Write> Recorder<'_, W> {
+    /// Records until told that it is over and everything is written.
+    ///
+    /// # Errors
+    /// When the file cannot be written; [`Desk::broken`] is set then, and the workers' blocks still go back.
+    pub fn run(mut self) -> io::Result<()> {
+        let mut readings: HashMap<(u32, u32), Reading> = HashMap::new();
+        let mut waiting: VecDeque<Waiting> = VecDeque::new();
+        let (mut map, mut chain) = (ClockMap::default(), Chain::default());
+        let mut next_pair = Instant::default();
+        let mut failure: Option<io::Error> = None;
+        self.publish(&chain);
+        loop {
+            if SystemClock.now() >= next_pair {
+                map.observe(SystemClock.pair());
+                next_pair = SystemClock.now() + PAIR_EVERY;
+                self.desk.clock_steps.store(map.steps() as u64, Ordering::Relaxed);
+                let uncertainty = map.uncertainty().map_or(0, Nanos::ns);
+                self.desk.map_uncertainty_ns.store(uncertainty, Ordering::Relaxed);
+            }
+            let over = self.desk.over.load(Ordering::Acquire);
+            let mut idle = true;
+            while let Some(message) = self.shared.messages.pop() {
+                idle = false;
+                match message {
+                    Message::Block { worker, conn, block } => {
+                        readings.entry((worker, conn)).or_default().block(block.filled());
+                        self.give_back(block);
+                    }
+                    Message::Finished(worker, mut finished) => {
+                        let conn = finished.conn.unwrap_or(u32::MAX);
+                        let mut reading = readings.remove(&(worker, conn)).unwrap_or_default();
+                        if let Some(block) = finished.block.take() {
+                            reading.block(block.filled());
+                            self.give_back(block);
+                        }
+                        finished.request = None;
+                        waiting.push_back(Waiting { worker, reading, finished });
+                    }
+                    Message::LateWireOut { worker, sequence, wall, at } => {
+                        late(&mut waiting, worker, sequence, (wall, at));
+                    }
+                }
+                // a long backlog must not keep clock pairs from being taken
+                if SystemClock.now() >= next_pair {
+                    break;
+                }
+            }
+            let before = waiting.len();
+            while waiting.front().is_some_and(|w| self.is_ready(&w.finished, &map)) {
+                if let (Some(done), None) = (waiting.pop_front(), &failure) {
+                    failure = self.record(done, &map, &mut chain).err();
+                }
+            }
+            if let (Some(_), false) = (&failure, self.desk.broken.load(Ordering::Relaxed)) {
+                self.desk.broken.store(true, Ordering::Release);
+            }
+            if idle && before == waiting.len() {
+                if over && waiting.is_empty() {
+                    break;
+                }
+                failure = failure.or(self.out.flush().err());
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        match failure {
+            Some(error) => Err(error),
+            None => self.out.flush(),
+        }
+    }
+
+    fn give_back(&self, mut block: bench_engine::record::Block) {
+        block.clear();
+        // the pool has room for every block there is
+        let _ = self.shared.pool.push(block);
+    }
+
+    /// A clock pair taken after its end is known, and its TX stamp is there or late.
+    fn is_ready(&self, finished: &Finished, map: &ClockMap) -> bool {
+        let covered = map.covered_until().is_some_and(|t| t >= finished.ended);
+        let stamped = self.stamps == StampSource::User || finished.wire_out.is_some() || finished.sent.is_none();
+        covered && (stamped || SystemClock.now() >= finished.ended + TX_STAMP_WAIT)
+    }
+
+    fn record(&mut self, done: Waiting, map: &ClockMap, chain: &mut Chain) -> io::Result<()> {
+        let ticket = self.tickets.lock().ok().and_then(|mut t| t.remove(&done.finished.job));
+        let ticket = ticket.ok_or_else(|| io::Error::other("a request was finished that nobody made"))?;
+        let place = Place {
+            run: self.run,
+            cell: ticket.cell,
+            window: ticket.window,
+            worker: done.worker,
+            origin: self.origin,
+            stamps: self.stamps,
+            secret: self.secret,
+        };
+        let finished = done.reading.finish(&done.finished, &ticket.asked, place, map);
+        let row = finished.row;
+        let mut line = serde_json::to_string(&row)?;
+        chain.seal(&mut line);
+        line.push('\n');
+        self.out.write_all(line.as_bytes())?;
+        self.publish(chain);
+        let tally = &self.desk.tally;
+        let missing = self.stamps == StampSource::Kernel && row.sent.is_some() && row.wire_out.is_none();
+        tally.tx_stamps_missing.fetch_add(u64::from(missing), Ordering::Relaxed);
+        tally.out_of_order.fetch_add(u64::from(finished.out_of_order), Ordering::Relaxed);
+        tally.failed.fetch_add(u64::from(row.outcome == Outcome::Failed), Ordering::Relaxed);
+        tally.rows.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    fn publish(&self, chain: &Chain) {
+        if let Ok(mut last) = self.desk.last_h.lock() {
+            chain.last_hex().clone_into(&mut last);
+        }
+    }
+}
+
+fn late(waiting: &mut VecDeque<Waiting>, worker: u32, sequence: u64, stamp: (WallInstant, Instant)) {
+    if let Some(w) = waiting.iter_mut().find(|w| w.worker == worker && w.finished.sequence == sequence) {
+        w.finished.wire_out.get_or_insert(stamp);
+    }
+}

@@ -1,0 +1,388 @@
+//! What was typed becomes what is meant, once: a checked and hashed plan. Deeper code sees no string option.
+
+use crate::cli::{Arm, Connection, Profile, Proof, RunArgs, Stamps};
+use crate::target::openai::{Api, TokenProof};
+use crate::workload::{BadWorkload, Lengths, Workload, hex, nonce};
+use bench_engine::timers::Limits;
+use bench_engine::units::Nanos;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Most connections of one load point.
+const MAX_CONCURRENCY: u32 = 100_000;
+
+/// One load point of a closed loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Cell {
+    /// `closed`.
+    pub model: &'static str,
+    /// Requests at once.
+    pub concurrency: u32,
+}
+
+/// Where the server is to be found, as typed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TargetWords {
+    /// None: the built-in mock.
+    pub base_url: Option<String>,
+    /// `--address`.
+    pub address: Option<String>,
+    /// `--model`.
+    pub model: Option<String>,
+    /// `--wait`.
+    pub wait: Nanos,
+    /// Headers, `Authorization` among them when there is a key.
+    pub headers: Vec<(String, String)>,
+    /// Name of the variable with the key, and whether it was given by flag.
+    pub api_key_env: (String, bool),
+}
+
+/// Where the results go.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Output {
+    /// `--out`.
+    pub dir: Option<PathBuf>,
+    /// `--force`.
+    pub force: bool,
+    /// `--quiet`.
+    pub quiet: bool,
+    /// `--json`.
+    pub json: bool,
+    /// `--dry-run`.
+    pub dry_run: bool,
+}
+
+/// A checked plan. What is serialised is what `plan_hash` covers; it decides every byte that is sent, but for
+/// the nonces.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Plan {
+    /// Campaign name.
+    pub name: String,
+    /// `mock` or the base URL.
+    pub base_url: String,
+    /// Path of the API.
+    pub endpoint: String,
+    /// Chat or text.
+    pub api: Api,
+    /// Stream or document.
+    pub stream: bool,
+    /// Keep connections, or one for each request.
+    pub connection: Connection,
+    /// Names of the headers sent beside ours; their values may be secrets.
+    pub header_names: Vec<String>,
+    /// Load points, in order.
+    pub cells: Vec<Cell>,
+    /// Windows of each.
+    pub windows: u32,
+    /// Lengths and seed.
+    pub workload: Workload,
+    /// Names the lengths of a window, in order.
+    pub trace_hash: String,
+    /// Kept in each window.
+    pub num_prompts: u64,
+    /// Dropped before them.
+    pub drop: u64,
+    /// Rest between rounds.
+    pub gap_between_windows_s: f64,
+    /// A window goes on until it has lasted so long.
+    pub min_duration_s: f64,
+    /// `temperature`.
+    pub temperature: f64,
+    /// `top_p`.
+    pub top_p: f64,
+    /// `ignore_eos`.
+    pub ignore_eos: bool,
+    /// Proof of tokens.
+    pub token_proof: TokenProof,
+    /// Fields that join or replace those of each body.
+    pub extra_body: Map<String, Value>,
+    /// Every bounded wait, in seconds.
+    pub timeouts_s: BTreeMap<&'static str, f64>,
+    /// Share of failed requests that invalidates a window.
+    pub max_failed: f64,
+    /// Failed requests of a window that end the run.
+    pub stop_at_failed: Option<u64>,
+    /// Client architecture.
+    pub arm: Arm,
+    /// Stamps asked for.
+    pub stamps: Stamps,
+    /// Worker threads; None: as many as there are cores but one.
+    pub workers: Option<u32>,
+    /// Their cores; None: the first ones allowed.
+    pub cores: Option<Vec<usize>>,
+    /// Declared, not measured.
+    pub declared: BTreeMap<String, String>,
+    #[serde(skip)]
+    /// The bounded waits.
+    pub limits: Limits,
+    #[serde(skip)]
+    /// The server, as typed.
+    pub target: TargetWords,
+    #[serde(skip)]
+    /// Where the results go.
+    pub output: Output,
+}
+
+/// A plan that cannot be.
+#[derive(Debug, Error)]
+pub enum BadPlan {
+    /// A flag's value is out of range.
+    #[error("{flag} must be {range}, not {got}")]
+    Range {
+        /// Which.
+        flag: &'static str,
+        /// What it may be.
+        range: &'static str,
+        /// What it is.
+        got: String,
+    },
+    /// The workload.
+    #[error(transparent)]
+    Workload(#[from] BadWorkload),
+    /// `--extra-body`.
+    #[error("--extra-body must be a JSON object like '{{\"min_tokens\": 5}}': {0}")]
+    ExtraBody(String),
+    /// `--api-key-env`.
+    #[error("--api-key-env {0}: that variable is not set; export it, or leave the flag out")]
+    NoKey(String),
+}
+
+fn range(flag: &'static str, range: &'static str, got: impl ToString) -> BadPlan {
+    BadPlan::Range { flag, range, got: got.to_string() }
+}
+
+fn seconds(flag: &'static str, value: Option<f64>, default: f64, zero: bool) -> Result<(f64, Nanos), BadPlan> {
+    let s = value.unwrap_or(default);
+    let span = Nanos::from_secs_f64(s).filter(|n| (zero || n.ns() > 0) && s <= 366.0 * 86_400.0);
+    let allowed = if zero { "a number of seconds, 0 or more" } else { "a number of seconds above 0" };
+    span.map(|n| (s, n)).ok_or_else(|| range(flag, allowed, s))
+}
+
+impl Plan {
+    /// The plan behind the flags. `environment` looks up variables.
+    ///
+    /// # Errors
+    /// [`BadPlan`] names the flag.
+    pub fn from_args(args: &RunArgs, environment: impl Fn(&str) -> Option<String>) -> Result<Plan, BadPlan> {
+        let built_in = args.base_url.is_none();
+        let kept_of_profile = match args.profile {
+            Some(Profile::Standard) => 1_000,
+            Some(Profile::Tail) => 10_000,
+            Some(Profile::Quick | Profile::SeedV1) | None => 300,
+        };
+        let num_prompts = args.num_prompts.unwrap_or(kept_of_profile);
+        let drop = args.drop.unwrap_or(10);
+        if num_prompts == 0 || num_prompts + drop > nonce::MAX_TRACE_ID {
+            return Err(range("--num-prompts", "1 to 16,777,000, --drop included", num_prompts));
+        }
+        let concurrencies = args.max_concurrency.as_ref().map_or(vec![1, 8, 50], |list| list.0.clone());
+        if let Some(bad) = concurrencies.iter().find(|n| !(1..=MAX_CONCURRENCY).contains(*n)) {
+            return Err(range("--max-concurrency", "a list of numbers from 1 to 100,000 (0 would send nothing)", bad));
+        }
+        let windows = args.windows.unwrap_or(2);
+        if windows == 0 || u64::from(windows) * concurrencies.len() as u64 > nonce::MAX_WINDOWS {
+            return Err(range("--windows", "at least 1, and at most 65,536 in all load points together", windows));
+        }
+        let scale = args.length_scale.unwrap_or(if built_in { 0.1 } else { 1.0 });
+        let workload = Workload::new(lengths(args)?, scale, args.seed.unwrap_or(7), args.max_tokens)?;
+        let (gap_between_windows_s, _) = seconds("--gap-between-windows", args.gap_between_windows, 0.0, true)?;
+        let (min_duration_s, _) = seconds("--min-duration", args.min_duration, if built_in { 2.0 } else { 0.0 }, true)?;
+        let default = Limits::default();
+        let (request_s, request) = seconds("--timeout", args.timeout, default.request.secs_f64(), false)?;
+        let (stall_s, stall) = seconds("--stall-timeout", args.stall_timeout, default.stall.secs_f64(), false)?;
+        let (connect_s, connect) =
+            seconds("--connect-timeout", args.connect_timeout, default.connect.secs_f64(), false)?;
+        let max_failed = args.max_failed.unwrap_or(0.01);
+        if !(0.0..=1.0).contains(&max_failed) {
+            return Err(range("--max-failed", "a share between 0 and 1", max_failed));
+        }
+        let temperature = args.temperature.unwrap_or(0.0);
+        if !(temperature.is_finite() && temperature >= 0.0) {
+            return Err(range("--temperature", "0 or more", temperature));
+        }
+        let top_p = args.top_p.unwrap_or(1.0);
+        if !(top_p > 0.0 && top_p <= 1.0) {
+            return Err(range("--top-p", "above 0, at most 1", top_p));
+        }
+        if args.workers == Some(0) {
+            return Err(range("--workers", "at least 1", 0));
+        }
+        let endpoint = args.endpoint.clone().unwrap_or_else(|| "/v1/chat/completions".to_owned());
+        if !endpoint.starts_with('/') || endpoint.bytes().any(|b| !b.is_ascii_graphic()) {
+            return Err(range("--endpoint", "a path like /v1/chat/completions", endpoint));
+        }
+        Ok(Plan {
+            name: args.name.clone().unwrap_or_else(|| "campaign".to_owned()),
+            base_url: args.base_url.clone().unwrap_or_else(|| "mock".to_owned()),
+            api: Api::of_endpoint(&endpoint),
+            endpoint,
+            stream: !args.no_stream,
+            connection: args.connection.unwrap_or(Connection::Reuse),
+            header_names: args.header.iter().map(|p| p.0.clone()).collect(),
+            cells: concurrencies.iter().map(|n| Cell { model: "closed", concurrency: *n }).collect(),
+            windows,
+            trace_hash: workload.trace_hash(drop, num_prompts),
+            workload,
+            num_prompts,
+            drop,
+            gap_between_windows_s,
+            min_duration_s,
+            temperature,
+            top_p,
+            ignore_eos: args.ignore_eos,
+            token_proof: match args.token_proof.unwrap_or(Proof::None) {
+                Proof::None => TokenProof::None,
+                Proof::Ids => TokenProof::Ids,
+                Proof::Usage => TokenProof::Usage,
+            },
+            extra_body: extra_body(args.extra_body.as_deref())?,
+            timeouts_s: BTreeMap::from([
+                ("request", request_s),
+                ("stall", stall_s),
+                ("connect", connect_s),
+                ("drain", default.drain.secs_f64()),
+            ]),
+            max_failed,
+            stop_at_failed: args.stop_at_failed,
+            arm: args.arm.unwrap_or(Arm::Uring),
+            stamps: args.stamps.unwrap_or(Stamps::Kernel),
+            workers: args.workers,
+            cores: args.cores.as_ref().map(|c| c.0.clone()),
+            declared: args.declare.iter().map(|p| (p.0.clone(), p.1.clone())).collect(),
+            limits: Limits { connect, stall, request, drain: default.drain },
+            target: TargetWords {
+                base_url: args.base_url.clone(),
+                address: args.address.clone(),
+                model: args.model.clone(),
+                wait: seconds("--wait", args.wait, 0.0, true)?.1,
+                headers: args.header.iter().map(|p| (p.0.clone(), p.1.clone())).collect(),
+                api_key_env: api_key_env(args.api_key_env.as_deref(), environment)?,
+            },
+            output: Output {
+                dir: args.out.clone(),
+                force: args.force,
+                quiet: args.quiet,
+                json: args.json,
+                dry_run: args.dry_run,
+            },
+        })
+    }
+
+    /// SHA-256 of the plan and the model it was resolved to, hex.
+    pub fn hash(&self, model: &str) -> String {
+        hex(&Sha256::digest(json!({"plan": self, "model": model}).to_string()))
+    }
+
+    /// Most connections at once.
+    pub fn most_connections(&self) -> u32 {
+        self.cells.iter().map(|c| c.concurrency).max().unwrap_or(0)
+    }
+
+    /// Requests of the whole campaign, without those of `--min-duration`.
+    pub fn requests(&self) -> u64 {
+        (self.num_prompts + self.drop) * u64::from(self.windows) * self.cells.len() as u64
+    }
+}
+
+fn lengths(args: &RunArgs) -> Result<Lengths, BadWorkload> {
+    match args.workload.as_deref().unwrap_or("seed-mix") {
+        "seed-mix" => Ok(Lengths::seed_mix()),
+        "random" => Ok(Lengths::Random {
+            input_len: args.random_input_len.unwrap_or(1024),
+            output_len: args.random_output_len.unwrap_or(128),
+            range_ratio: args.random_range_ratio.unwrap_or(0.0),
+        }),
+        other => Err(BadWorkload::Unknown(other.to_owned())),
+    }
+}
+
+fn extra_body(text: Option<&str>) -> Result<Map<String, Value>, BadPlan> {
+    match text.map(serde_json::from_str::<Value>) {
+        None => Ok(Map::new()),
+        Some(Ok(Value::Object(fields))) => Ok(fields),
+        Some(Ok(other)) => Err(BadPlan::ExtraBody(format!("this is {other}"))),
+        Some(Err(error)) => Err(BadPlan::ExtraBody(error.to_string())),
+    }
+}
+
+fn api_key_env(given: Option<&str>, environment: impl Fn(&str) -> Option<String>) -> Result<(String, bool), BadPlan> {
+    match given {
+        Some(name) if environment(name).is_none_or(|v| v.is_empty()) => Err(BadPlan::NoKey(name.to_owned())),
+        Some(name) => Ok((name.to_owned(), true)),
+        None => Ok(("OPENAI_API_KEY".to_owned(), false)),
+    }
+}
+
+/// Whether a key goes out, and what is to be said about it. A key is never sent over plain http to another host
+/// unless it was asked for by name.
+pub fn key_policy(name: &str, by_flag: bool, is_set: bool, loopback: bool) -> (bool, Option<String>) {
+    match (by_flag, is_set, loopback) {
+        (true, _, _) => (true, Some(format!("Authorization: Bearer is sent, from ${name}"))),
+        (false, true, true) => {
+            (true, Some(format!("Authorization: Bearer is sent, from ${name} (the default; unset it to send none)")))
+        }
+        (false, true, false) => (
+            false,
+            Some(format!("${name} is set but NOT sent: the connection is plain http; --api-key-env {name} sends it")),
+        ),
+        (false, false, _) => (false, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::List;
+
+    fn plan(change: impl Fn(&mut RunArgs)) -> Result<Plan, BadPlan> {
+        let mut args = RunArgs::default();
+        change(&mut args);
+        Plan::from_args(&args, |name| (name == "KEY").then(|| "secret".to_owned()))
+    }
+
+    #[test]
+    fn defaults_against_the_mock_and_against_a_server() {
+        let mock = plan(|_| {}).expect("default");
+        assert_eq!((mock.workload.length_scale, mock.min_duration_s, mock.cells.len()), (0.1, 2.0, 3));
+        let server = plan(|a| a.base_url = Some("http://x".to_owned())).expect("default");
+        assert_eq!((server.workload.length_scale, server.min_duration_s), (1.0, 0.0));
+        assert_eq!(server.requests(), 310 * 2 * 3);
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_its_flag() {
+        let words = |change: fn(&mut RunArgs)| plan(change).expect_err("refused").to_string();
+        assert!(words(|a| a.max_concurrency = Some(List(vec![1, 0]))).starts_with("--max-concurrency"));
+        assert!(words(|a| a.num_prompts = Some(0)).starts_with("--num-prompts"));
+        assert!(words(|a| a.windows = Some(0)).starts_with("--windows"));
+        assert!(words(|a| a.timeout = Some(-1.0)).starts_with("--timeout"));
+        assert!(words(|a| a.stall_timeout = Some(f64::INFINITY)).starts_with("--stall-timeout"));
+        assert!(words(|a| a.temperature = Some(-5.0)).starts_with("--temperature"));
+        assert!(words(|a| a.extra_body = Some("[1]".to_owned())).starts_with("--extra-body"));
+        assert!(words(|a| a.api_key_env = Some("NOPE".to_owned())).contains("not set"));
+        assert!(words(|a| a.workload = Some("sharegpt".to_owned())).contains("seed-mix"));
+        assert!(words(|a| a.endpoint = Some("v1".to_owned())).starts_with("--endpoint"));
+    }
+
+    #[test]
+    fn the_hash_covers_what_is_sent_and_not_where_it_is_written() {
+        let base = plan(|_| {}).expect("default").hash("m");
+        assert_eq!(plan(|a| a.out = Some("x".into())).expect("ok").hash("m"), base);
+        assert_ne!(plan(|a| a.seed = Some(8)).expect("ok").hash("m"), base);
+        assert_ne!(plan(|_| {}).expect("ok").hash("n"), base);
+    }
+
+    #[test]
+    fn a_key_never_leaves_unasked_over_plain_http() {
+        assert!(!key_policy("K", false, true, false).0);
+        assert!(key_policy("K", false, true, true).0);
+        assert!(key_policy("K", true, true, false).0);
+        assert_eq!(key_policy("K", false, false, true), (false, None));
+        let text = serde_json::to_string(&plan(|a| a.api_key_env = Some("KEY".to_owned())).expect("ok")).expect("json");
+        assert!(!text.contains("secret"));
+    }
+}
