@@ -1,99 +1,91 @@
-//! The provided-buffer ring (`io_uring_register_buf_ring(3)`): fixed blocks of one pool into which the
-//! kernel receives, and which go back as soon as a completion was handled.
+//! The pool the kernel receives into: fixed buffers, provided by `IORING_OP_PROVIDE_BUFFERS`, given back as
+//! soon as a completion was handled.
+//!
+//! Not the newer buffer *ring* (`io_uring_register_buf_ring(3)`): there a buffer is only peeked at when it is
+//! selected and taken when the receive completes. On Linux 6.18, under multishot `recvmsg` from many sockets,
+//! a completion now and then named a buffer that another completion of the same enter named too, so that one
+//! reply's bytes were overwritten by another's (seen about once in 200,000 reads). A provided buffer
+//! leaves the kernel's list when it is selected, so that cannot happen; it costs one entry per run of
+//! buffers given back.
 
-use io_uring::Submitter;
-use io_uring::types::BufRingEntry;
-use std::io;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU16, Ordering};
+use io_uring::{opcode, squeue};
 
 /// Size of one buffer. Small enough that a backlog is not swallowed under one stamp, large enough for a
 /// message header, its control data, and some twenty token events.
 pub const BUFFER_BYTES: usize = 4096;
 
-/// A ring of buffers, registered with one io_uring.
-pub struct BufferRing {
-    entries: NonNull<BufRingEntry>,
-    map_bytes: usize,
+/// The buffers of one io_uring.
+pub struct Buffers {
+    group: u16,
     count: u16,
-    tail: u16,
-    buffers: Box<[u8]>,
+    memory: Box<[u8]>,
+    /// Handled, and not yet given back.
+    handled: Vec<u16>,
+    #[cfg(debug_assertions)]
+    with_kernel: Vec<bool>,
 }
 
-impl BufferRing {
-    /// `count` buffers as group `group`; a power of two, at most 32,768.
-    ///
-    /// # Errors
-    /// What mmap or the registration says.
-    pub fn register(submitter: &Submitter<'_>, group: u16, count: u16) -> io::Result<Self> {
-        assert!(count.is_power_of_two(), "the kernel masks ring positions");
-        let map_bytes = usize::from(count) * size_of::<BufRingEntry>();
-        // SAFETY: an anonymous mapping at an address of the kernel's choice aliases nothing.
-        let map = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                map_bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        if map == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
+impl Buffers {
+    /// `count` buffers as group `group`, all waiting to be given to the kernel.
+    pub fn new(group: u16, count: u16) -> Self {
+        Buffers {
+            group,
+            count,
+            memory: vec![0; usize::from(count) * BUFFER_BYTES].into_boxed_slice(),
+            handled: (0..count).collect(),
+            #[cfg(debug_assertions)]
+            with_kernel: vec![false; usize::from(count)],
         }
-        let entries =
-            NonNull::new(map.cast::<BufRingEntry>()).ok_or_else(|| io::Error::other("mmap gave no address"))?;
-        let buffers = vec![0; usize::from(count) * BUFFER_BYTES].into_boxed_slice();
-        let mut ring = BufferRing { entries, map_bytes, count, tail: 0, buffers };
-        // SAFETY: the mapping is page-aligned, holds `count` entries and lives until `Drop`, which is after the
-        // io_uring was closed (the driver declares its ring first).
-        unsafe { submitter.register_buf_ring_with_flags(entries.as_ptr() as u64, count, group, 0)? };
-        for id in 0..count {
-            ring.give(id);
-        }
-        ring.publish();
-        Ok(ring)
     }
 
     /// Bytes of memory held for receiving.
     pub fn pool_bytes(&self) -> usize {
-        self.buffers.len()
+        self.memory.len()
     }
 
     /// Buffer `id`, which a completion has just named: the kernel does not touch it until it is given back.
     pub fn get(&self, id: u16) -> &[u8] {
         let start = usize::from(id) * BUFFER_BYTES;
-        &self.buffers[start..start + BUFFER_BYTES]
+        &self.memory[start..start + BUFFER_BYTES]
     }
 
-    /// Gives buffer `id` back; visible to the kernel after [`BufferRing::publish`].
+    /// Buffer `id` was handled.
     pub fn give(&mut self, id: u16) {
         assert!(id < self.count, "the kernel names only buffers we gave it");
-        let start = usize::from(id) * BUFFER_BYTES;
-        let address = self.buffers[start..].as_mut_ptr();
-        let place = usize::from(self.tail & (self.count - 1));
-        // SAFETY: `place < count`, so the entry lies in the mapping; the kernel reads entries below the published
-        // tail only, and this one is not below it yet.
-        let entry = unsafe { &mut *self.entries.as_ptr().add(place) };
-        entry.set_addr(address as u64);
-        entry.set_len(BUFFER_BYTES as u32);
-        entry.set_bid(id);
-        self.tail = self.tail.wrapping_add(1);
+        #[cfg(debug_assertions)]
+        assert!(std::mem::replace(&mut self.with_kernel[usize::from(id)], false), "a buffer is named once");
+        self.handled.push(id);
     }
 
-    /// Makes the buffers given back visible to the kernel.
-    pub fn publish(&self) {
-        // SAFETY: the first entry is initialised, and its tail field is the ring's tail, a u16 that the kernel only
-        // reads; an atomic store is what it expects (io_uring_register_buf_ring(3)).
-        let tail = unsafe { AtomicU16::from_ptr(BufRingEntry::tail(self.entries.as_ptr()).cast_mut()) };
-        tail.store(self.tail, Ordering::Release);
+    /// The next run of handled buffers, as an entry that gives them back without a completion.
+    pub fn take_back(&mut self) -> Option<squeue::Entry> {
+        let first = *self.handled.first()?;
+        let run = self.handled.iter().zip(first..).take_while(|(id, next)| **id == *next).count();
+        self.handled.drain(..run);
+        #[cfg(debug_assertions)]
+        self.with_kernel[usize::from(first)..usize::from(first) + run].fill(true);
+        let start = self.memory[usize::from(first) * BUFFER_BYTES..].as_mut_ptr();
+        let entry = opcode::ProvideBuffers::new(start, BUFFER_BYTES as i32, run as u16, self.group, first).build();
+        Some(entry.flags(squeue::Flags::SKIP_SUCCESS))
     }
 }
 
-impl Drop for BufferRing {
-    fn drop(&mut self) {
-        // SAFETY: this is the mapping made in `register`, and nothing refers to it any more.
-        unsafe { libc::munmap(self.entries.as_ptr().cast(), self.map_bytes) };
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_go_back_in_runs() {
+        let mut buffers = Buffers::new(0, 8);
+        let mut entries = 0;
+        while buffers.take_back().is_some() {
+            entries += 1;
+        }
+        assert_eq!(entries, 1, "all of them at the start");
+        for id in [3, 4, 5, 0, 7] {
+            buffers.give(id);
+        }
+        let runs: Vec<bool> = (0..4).map(|_| buffers.take_back().is_some()).collect();
+        assert_eq!(runs, [true, true, true, false]);
     }
 }

@@ -12,7 +12,7 @@ use super::{ConnId, Driver, DriverCounters, Event, Events};
 use crate::clock::{Clock, SystemClock};
 use crate::record::{ClientFault, ReadStamp};
 use crate::units::{Instant, Nanos, WallInstant};
-use buffers::{BUFFER_BYTES, BufferRing};
+use buffers::{BUFFER_BYTES, Buffers};
 use bytes::Bytes;
 use io_uring::types::{CancelBuilder, Fd, RecvMsgOut, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
@@ -95,6 +95,7 @@ enum Op {
     TxStamp,
     ErrorQueue,
     Cancel,
+    Provide,
 }
 
 /// One completion, copied out of the ring.
@@ -133,7 +134,7 @@ struct Socket {
 pub struct UringDriver {
     // dropped first: it ends the kernel's use of everything below
     ring: IoUring<squeue::Entry, cqueue::Entry32>,
-    buffers: BufferRing,
+    buffers: Buffers,
     message: Box<libc::msghdr>,
     clock: SystemClock,
     stamps: Option<TxStamps>,
@@ -171,7 +172,6 @@ impl UringDriver {
             .map_err(RingError::from_setup)?;
         // a registered ring saves the kernel a lookup on each enter; without it everything still works
         let _ = ring.submitter().register_ring_fd();
-        let buffers = BufferRing::register(&ring.submitter(), BUFFER_GROUP, BUFFERS).map_err(RingError::TooOld)?;
         // SAFETY: an all-zero msghdr is a valid empty one.
         let mut message: Box<libc::msghdr> = Box::new(unsafe { std::mem::zeroed() });
         message.msg_controllen = if options.stamps.is_some() { stamps::CONTROL_BYTES } else { 0 };
@@ -189,7 +189,7 @@ impl UringDriver {
         };
         Ok(UringDriver {
             ring,
-            buffers,
+            buffers: Buffers::new(BUFFER_GROUP, BUFFERS),
             message,
             clock: SystemClock,
             stamps: options.stamps,
@@ -219,11 +219,15 @@ impl UringDriver {
     }
 
     fn push(&mut self, op: Op, socket: u32, entry: squeue::Entry) {
-        let entry = entry.user_data((op as u64) << 32 | u64::from(socket));
         self.sockets[socket as usize].pending += 1;
+        self.push_entry(entry.user_data((op as u64) << 32 | u64::from(socket)));
+    }
+
+    fn push_entry(&mut self, entry: squeue::Entry) {
         loop {
             // SAFETY: what the entry points to (address, message, request bytes) is owned by the socket slot or the
             // driver, and stays in place until its completion is reaped: `pending` keeps the slot from being reused.
+            // Buffers live as long as the driver, and are lent to the kernel by exactly one entry at a time.
             if unsafe { self.ring.submission().push(&entry) }.is_ok() {
                 return;
             }
@@ -316,13 +320,15 @@ impl UringDriver {
             for (pos, completion) in batch.iter().enumerate() {
                 self.complete(completion, began, seen, pos as u32, events);
             }
-            self.buffers.publish();
             batch.clear();
         }
         self.batch = batch;
     }
 
     fn complete(&mut self, c: &Completion, began: Instant, seen: Instant, pos: u32, events: &mut impl Events) {
+        if (c.user_data >> 32) as u8 == Op::Provide as u8 {
+            panic!("buffers could not be given back: {}", Errno::from_raw(-c.result));
+        }
         let socket = c.user_data as u32;
         let more = cqueue::more(c.flags);
         if !more {
@@ -490,7 +496,15 @@ impl UringDriver {
         }
     }
 
+    /// Queues the return of handled buffers; the next enter carries it.
+    fn return_buffers(&mut self) {
+        while let Some(entry) = self.buffers.take_back() {
+            self.push_entry(entry.user_data((Op::Provide as u64) << 32));
+        }
+    }
+
     fn wait(&mut self, until: Instant, events: &mut impl Events) {
+        self.return_buffers();
         let deferred = self.ring.submission().taskrun();
         let began = self.clock.now();
         if let Some(since) = self.handling_since.take() {
