@@ -1,6 +1,7 @@
 //! Recorded streams through the same parsers, offline: one case a line in, one line of figures out.
 //! Times are exact, because they are the case's own.
 
+use crate::analysis::definitions;
 use crate::reading::{Asked, Place, Reading};
 use crate::rundir::row::{Outcome, Phase, Row, StampSource};
 use bench_engine::clock::ClockMap;
@@ -230,6 +231,11 @@ pub fn figures(id: &str, request: &CaseRequest, decoded: &Decoded) -> Value {
         "ttft_ms": ms(row.first_token),
         "ttfo_ms": ms(row.first_answer),
         "gaps_ms": gaps_ms(row),
+        "stall_ms": definitions::stall(row).gross.map(|ns| ns as f64 / 1e6),
+        "tpot_ms": definitions::tpot(row).gross.map(|ns| ns / 1e6),
+        "tpot_adj_ms": definitions::tpot_adj(row).gross.map(|ns| ns / 1e6),
+        "ntpot_ms": definitions::ntpot(row).gross.map(|ns| ns / 1e6),
+        "tokens_per_event": tokens_per_event(row),
         "e2e_ms": ms(row.last_token),
         "end_ms": ms(row.end),
         "prompt_tokens": row.prompt_tokens,
@@ -242,6 +248,12 @@ pub fn figures(id: &str, request: &CaseRequest, decoded: &Decoded) -> Value {
         "text": decoded.text,
         "flags": row.flags,
     })
+}
+
+/// 1 everywhere is what makes a gap a time per token.
+fn tokens_per_event(row: &Row) -> Option<f64> {
+    let tokens = row.completion_tokens.filter(|n| *n > 0 && row.token_events > 0)?;
+    Some(tokens as f64 / f64::from(row.token_events))
 }
 
 /// Every gap of every choice in order, those inside one read too (as 0).
