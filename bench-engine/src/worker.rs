@@ -306,7 +306,7 @@ fn since(now: DriverCounters, before: DriverCounters) -> DriverCounters {
         max_batch: now.max_batch,
         completions: now.completions - before.completions,
         busy_ns: now.busy_ns - before.busy_ns,
-        buffers_exhausted: now.buffers_exhausted - before.buffers_exhausted,
+        receives_repeated: now.receives_repeated - before.receives_repeated,
         ring_overflow: now.ring_overflow - before.ring_overflow,
         rx_stamps_missing: now.rx_stamps_missing - before.rx_stamps_missing,
     }

@@ -665,7 +665,7 @@ impl Campaign<'_> {
             clock_steps: desk.clock_steps.load(Ordering::Relaxed) - steps_before,
             map_uncertainty_ns: desk.map_uncertainty_ns.load(Ordering::Relaxed),
             ring_overflow: sum(|r| r.driver.ring_overflow),
-            buffer_exhausted: sum(|r| r.driver.buffers_exhausted),
+            receives_repeated: sum(|r| r.driver.receives_repeated),
             pool_exhausted: sum(|r| u64::from(r.pool_exhausted)),
             supply_starved: sum(|r| u64::from(r.starved)),
             connections_opened: sum(|r| u64::from(r.opened)),

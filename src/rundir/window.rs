@@ -78,7 +78,7 @@ pub struct Counters {
     /// Completions lost by a full ring.
     pub ring_overflow: u64,
     /// Multishot receives re-armed after ENOBUFS.
-    pub buffer_exhausted: u64,
+    pub receives_repeated: u64,
     /// Requests that found the block pool empty.
     pub pool_exhausted: u64,
     /// Times a worker had to wait for a prepared body.

@@ -29,7 +29,7 @@ impl Samples {
             "clock_steps",
             "map_uncertainty_ns",
             "ring_overflow",
-            "buffer_exhausted",
+            "receives_repeated",
             "pool_exhausted",
             "supply_starved",
             "connections_opened",

@@ -81,8 +81,8 @@ pub struct DriverCounters {
     pub completions: u64,
     /// Time between the return of a call with completions and the next wait.
     pub busy_ns: u64,
-    /// Receives that ended because all buffers were in use; re-armed.
-    pub buffers_exhausted: u64,
+    /// Receives that ended without a reason of their own; armed again.
+    pub receives_repeated: u64,
     /// Completions lost: must stay 0.
     pub ring_overflow: u64,
     /// Reads without the RX stamp they should have had.

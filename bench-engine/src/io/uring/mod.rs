@@ -1,10 +1,10 @@
-//! The io_uring driver: one ring per worker, multishot `recvmsg` into provided buffers, kernel stamps.
+//! The io_uring driver: one ring per worker, `recvmsg` into each socket's own inbox, kernel stamps.
 //!
 //! The only unsafe code of the project is in this folder. What the flags and operations do is in
 //! `io_uring_setup(2)`, `io_uring_enter(2)` and liburing's manual pages.
 #![allow(unsafe_code)]
 
-mod buffers;
+mod inbox;
 pub mod probe;
 mod stamps;
 
@@ -12,9 +12,9 @@ use super::{ConnId, Driver, DriverCounters, Event, Events};
 use crate::clock::{Clock, SystemClock};
 use crate::record::{ClientFault, ReadStamp};
 use crate::units::{Instant, Nanos, WallInstant};
-use buffers::{BUFFER_BYTES, Buffers};
 use bytes::Bytes;
-use io_uring::types::{CancelBuilder, Fd, RecvMsgOut, SubmitArgs, Timespec};
+use inbox::{Inboxes, READ_BYTES};
+use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrLike, SockaddrStorage, setsockopt, socket, sockopt};
@@ -26,9 +26,8 @@ use thiserror::Error;
 
 /// Requests sent by one enter at most: their `submit` and `handed` are its begin and end, so few share one.
 const SENDS_PER_ENTER: usize = 8;
-/// Buffers the kernel can fill before they are handled. One enter completes some twenty receives.
-const BUFFERS: u16 = 1024;
-const BUFFER_GROUP: u16 = 0;
+/// `IORING_RECVSEND_POLL_FIRST`: the socket is known to be empty, so wait before trying to read.
+const POLL_FIRST: u16 = 1;
 
 /// Where TX stamps are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +94,6 @@ enum Op {
     TxStamp,
     ErrorQueue,
     Cancel,
-    Provide,
 }
 
 /// One completion, copied out of the ring.
@@ -134,8 +132,7 @@ struct Socket {
 pub struct UringDriver {
     // dropped first: it ends the kernel's use of everything below
     ring: IoUring<squeue::Entry, cqueue::Entry32>,
-    buffers: Buffers,
-    message: Box<libc::msghdr>,
+    inboxes: Inboxes,
     clock: SystemClock,
     stamps: Option<TxStamps>,
     sockets: Vec<Socket>,
@@ -172,9 +169,6 @@ impl UringDriver {
             .map_err(RingError::from_setup)?;
         // a registered ring saves the kernel a lookup on each enter; without it everything still works
         let _ = ring.submitter().register_ring_fd();
-        // SAFETY: an all-zero msghdr is a valid empty one.
-        let mut message: Box<libc::msghdr> = Box::new(unsafe { std::mem::zeroed() });
-        message.msg_controllen = if options.stamps.is_some() { stamps::CONTROL_BYTES } else { 0 };
         let unused = SockaddrStorage::from(SocketAddr::from(([0, 0, 0, 0], 0)));
         let empty = || Socket {
             fd: None,
@@ -189,8 +183,7 @@ impl UringDriver {
         };
         Ok(UringDriver {
             ring,
-            buffers: Buffers::new(BUFFER_GROUP, BUFFERS),
-            message,
+            inboxes: Inboxes::new(sockets, options.stamps.is_some()),
             clock: SystemClock,
             stamps: options.stamps,
             sockets: (0..sockets).map(|_| empty()).collect(),
@@ -207,7 +200,7 @@ impl UringDriver {
 
     /// Bytes of the pool that received data go to.
     pub fn receive_pool_bytes(&self) -> usize {
-        self.buffers.pool_bytes()
+        self.inboxes.pool_bytes()
     }
 
     fn new_socket(to: &SocketAddr) -> Result<OwnedFd, ClientFault> {
@@ -227,7 +220,6 @@ impl UringDriver {
         loop {
             // SAFETY: what the entry points to (address, message, request bytes) is owned by the socket slot or the
             // driver, and stays in place until its completion is reaped: `pending` keeps the slot from being reused.
-            // Buffers live as long as the driver, and are lent to the kernel by exactly one entry at a time.
             if unsafe { self.ring.submission().push(&entry) }.is_ok() {
                 return;
             }
@@ -253,9 +245,10 @@ impl UringDriver {
         }
     }
 
-    fn arm_receive(&mut self, socket: u32) {
+    fn arm_receive(&mut self, socket: u32, known_empty: bool) {
         let Some(fd) = self.sockets[socket as usize].fd.as_ref().map(|fd| Fd(fd.as_raw_fd())) else { return };
-        let entry = opcode::RecvMsgMulti::new(fd, &raw const *self.message, BUFFER_GROUP).build();
+        let message = self.inboxes.arm(socket);
+        let entry = opcode::RecvMsg::new(fd, message).ioprio(if known_empty { POLL_FIRST } else { 0 }).build();
         self.push(Op::Receive, socket, entry);
     }
 
@@ -326,9 +319,6 @@ impl UringDriver {
     }
 
     fn complete(&mut self, c: &Completion, began: Instant, seen: Instant, pos: u32, events: &mut impl Events) {
-        if (c.user_data >> 32) as u8 == Op::Provide as u8 {
-            panic!("buffers could not be given back: {}", Errno::from_raw(-c.result));
-        }
         let socket = c.user_data as u32;
         let more = cqueue::more(c.flags);
         if !more {
@@ -359,7 +349,7 @@ impl UringDriver {
             // a socket that refuses gives no stamps, and its requests say so
             let _ = stamps::switch_on(fd);
         }
-        self.arm_receive(socket);
+        self.arm_receive(socket, true);
         self.arm_tx_stamps(socket);
         events.on(conn, Event::Connected { at: seen });
     }
@@ -373,50 +363,19 @@ impl UringDriver {
         pos: u32,
         events: &mut impl Events,
     ) {
-        let conn = self.sockets[socket as usize].conn;
-        let mut goes_on = true;
-        if let Some(buffer) = cqueue::buffer_select(c.flags) {
-            if let (Some(conn), true) = (conn, c.result > 0) {
-                goes_on = self.hand_over(socket, conn, buffer, c, began, seen, pos, events);
+        let Some(conn) = self.sockets[socket as usize].conn else { return };
+        match c.result {
+            1.. => {}
+            0 => return events.on(conn, Event::PeerClosed { at: seen }),
+            // the kernel could not wait for this socket just now
+            errno if [-libc::EAGAIN, -libc::EINTR].contains(&errno) => {
+                self.counters.receives_repeated += 1;
+                return self.arm_receive(socket, false);
             }
-            self.buffers.give(buffer);
-        } else if c.result == 0 {
-            goes_on = false;
-            conn.into_iter().for_each(|conn| events.on(conn, Event::PeerClosed { at: seen }));
-        } else if c.result == -libc::ENOBUFS {
-            self.counters.buffers_exhausted += 1;
-        } else if c.result < 0 && c.result != -libc::ECANCELED {
-            goes_on = false;
-            conn.into_iter().for_each(|conn| events.on(conn, Event::ReceiveFailed(-c.result)));
+            errno => return events.on(conn, Event::ReceiveFailed(-errno)),
         }
-        // a multishot receive ends now and then for reasons of its own: to re-arm it is normal
-        let alive = self.sockets[socket as usize].conn.is_some();
-        if !cqueue::more(c.flags) && goes_on && alive {
-            self.arm_receive(socket);
-        }
-    }
-
-    /// Hands received bytes over; false when they were the end.
-    #[allow(clippy::too_many_arguments)] // one completion with its place in time, taken apart nowhere else
-    fn hand_over(
-        &mut self,
-        socket: u32,
-        conn: ConnId,
-        buffer: u16,
-        c: &Completion,
-        began: Instant,
-        seen: Instant,
-        pos: u32,
-        events: &mut impl Events,
-    ) -> bool {
-        let received = &self.buffers.get(buffer)[..c.result as usize];
-        let out = RecvMsgOut::parse(received, &self.message).expect("the kernel writes the header it was asked for");
-        let bytes = out.payload_data();
-        if bytes.is_empty() {
-            events.on(conn, Event::PeerClosed { at: seen });
-            return false;
-        }
-        let wall = stamps::rx_stamp(out.control_data());
+        let (bytes, control) = self.inboxes.read(socket, c.result as usize);
+        let wall = stamps::rx_stamp(control);
         self.counters.rx_stamps_missing += u64::from(self.stamps.is_some() && wall.is_none());
         let slot = &mut self.sockets[socket as usize];
         let stamp = ReadStamp {
@@ -427,14 +386,15 @@ impl UringDriver {
             batch: self.counters.batches,
             pos,
             read_no: 0,
-            filled: received.len() == BUFFER_BYTES,
+            filled: bytes.len() == READ_BYTES,
         };
+        let left_empty = !cqueue::sock_nonempty(c.flags);
         slot.last_wall = wall;
-        if !cqueue::sock_nonempty(c.flags) {
+        if left_empty {
             slot.emptied = began;
         }
         events.on(conn, Event::Received(bytes, stamp));
-        true
+        self.arm_receive(socket, left_empty);
     }
 
     fn on_send(&mut self, socket: u32, result: i32, seen: Instant, events: &mut impl Events) {
@@ -496,15 +456,7 @@ impl UringDriver {
         }
     }
 
-    /// Queues the return of handled buffers; the next enter carries it.
-    fn return_buffers(&mut self) {
-        while let Some(entry) = self.buffers.take_back() {
-            self.push_entry(entry.user_data((Op::Provide as u64) << 32));
-        }
-    }
-
     fn wait(&mut self, until: Instant, events: &mut impl Events) {
-        self.return_buffers();
         let deferred = self.ring.submission().taskrun();
         let began = self.clock.now();
         if let Some(since) = self.handling_since.take() {
