@@ -78,7 +78,7 @@ impl OneRequest {
                 desk: &desk,
                 run: "probe",
                 origin: SystemClock.now(),
-                stamps: if found.stamps.is_some() { StampSource::Kernel } else { StampSource::User },
+                stamps: if found.stamps { StampSource::Kernel } else { StampSource::User },
                 secret: self.secret.as_deref(),
                 out: &mut lines,
             };

@@ -184,7 +184,7 @@ impl Drop for Engine {
 fn set_up(
     options: WorkerOptions,
     core: usize,
-    stamps: Option<crate::io::uring::TxStamps>,
+    stamps: bool,
     shared: Arc<Shared>,
 ) -> Result<(WorkerInfo, Worker<UringDriver>), EngineError> {
     cpu::pin(core)?;

@@ -119,14 +119,10 @@ pub fn run(plan: &Plan, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result
     let dir = run_directory(plan, &started_at)?;
     let server = find_server(plan, &dir, cores.control, stop, voice)?;
     let found = capabilities().context("the io_uring driver cannot be used here")?;
-    let stamps = match (plan.stamps, found.stamps) {
-        (Stamps::User, _) => None,
-        (Stamps::Kernel, None) => {
-            voice.say("WARNING: kernel stamps do not come here: user stamps only, net and tare are not available");
-            None
-        }
-        (Stamps::Kernel, Some(tx)) => Some(tx),
-    };
+    if plan.stamps == Stamps::Kernel && !found.stamps {
+        voice.say("WARNING: kernel stamps do not come here: user stamps only, net and tare are not available");
+    }
+    let stamps = plan.stamps == Stamps::Kernel && found.stamps;
     let found = Capabilities { stamps, keeper: found.keeper };
     let origin = clock.now();
     let run_id = format!("{started_at}-{:08x}", origin.ns() as u32);
@@ -170,7 +166,7 @@ pub fn run(plan: &Plan, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result
         request: &request,
         body: &body,
         secret: server.secret.as_deref(),
-        stamps: if found.stamps.is_some() { StampSource::Kernel } else { StampSource::User },
+        stamps: if found.stamps { StampSource::Kernel } else { StampSource::User },
         stop,
         voice,
     };
@@ -351,8 +347,7 @@ impl RunFacts<'_> {
             "address": target.address.to_string(),
             "resolved": target.resolved.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "server": self.server.identity,
-            "stamps": if self.found.stamps.is_some() { "kernel" } else { "user" },
-            "tx_stamps": self.found.stamps.map(|tx| format!("{tx:?}")),
+            "stamps": if self.found.stamps { "kernel" } else { "user" },
             "workers": self.workers.iter().map(|w| json!({"worker": w.index, "core": w.core})).collect::<Vec<_>>(),
             "control_core": self.cores.control,
             "receive_pool_bytes": self.workers.iter().map(|w| w.receive_pool_bytes).sum::<usize>(),
@@ -415,13 +410,7 @@ fn announce(plan: &Plan, facts: &RunFacts<'_>, dir: &Path, voice: &Voice) {
         plan.temperature,
         plan.top_p,
     ));
-    let stamps = match facts.found.stamps {
-        Some(tx) => format!(
-            "kernel stamps (TX by {})",
-            if format!("{tx:?}") == "Ring" { "the ring" } else { "the error queue" }
-        ),
-        None => "user stamps only: no net, no tare".to_owned(),
-    };
+    let stamps = if facts.found.stamps { "kernel stamps" } else { "user stamps only: no net, no tare" };
     let on: Vec<String> = facts.workers.iter().map(|w| w.core.to_string()).collect();
     let control = match facts.cores.control {
         Some(core) => format!("control and records on core {core}"),

@@ -1,10 +1,10 @@
-//! The io_uring driver: one ring per worker, `recvmsg` into each socket's own inbox, kernel stamps.
+//! The io_uring driver: one ring per worker, multishot `recvmsg` into provided buffers, kernel stamps.
 //!
 //! The only unsafe code of the project is in this folder. What the flags and operations do is in
 //! `io_uring_setup(2)`, `io_uring_enter(2)` and liburing's manual pages.
 #![allow(unsafe_code)]
 
-mod inbox;
+mod buffers;
 pub mod probe;
 mod stamps;
 
@@ -12,9 +12,9 @@ use super::{ConnId, Driver, DriverCounters, Event, Events};
 use crate::clock::{Clock, SystemClock};
 use crate::record::{ClientFault, ReadStamp};
 use crate::units::{Instant, Nanos, WallInstant};
+use buffers::{BUFFER_BYTES, BufferRing};
 use bytes::Bytes;
-use inbox::{Inboxes, READ_BYTES};
-use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::types::{CancelBuilder, Fd, RecvMsgOut, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrLike, SockaddrStorage, setsockopt, socket, sockopt};
@@ -26,25 +26,17 @@ use thiserror::Error;
 
 /// Requests sent by one enter at most: their `submit` and `handed` are its begin and end, so few share one.
 const SENDS_PER_ENTER: usize = 8;
-/// `IORING_RECVSEND_POLL_FIRST`: the socket is known to be empty, so wait before trying to read.
-const POLL_FIRST: u16 = 1;
-
-/// Where TX stamps are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TxStamps {
-    /// From the ring, by the socket command of Linux 6.17.
-    Ring,
-    /// From the socket's error queue.
-    ErrorQueue,
-}
+/// Buffers the kernel can fill before they are handled. One enter completes some twenty receives.
+const BUFFERS: u16 = 1024;
+const BUFFER_GROUP: u16 = 0;
 
 /// What a driver is made for.
 #[derive(Clone, Copy, Debug)]
 pub struct UringOptions {
     /// Connections at once.
     pub connections: u32,
-    /// Kernel stamps, and where the TX ones are read; None for user stamps only.
-    pub stamps: Option<TxStamps>,
+    /// Ask for kernel stamps.
+    pub stamps: bool,
 }
 
 /// Why there is no ring.
@@ -91,7 +83,6 @@ enum Op {
     Connect,
     Receive,
     Send,
-    TxStamp,
     ErrorQueue,
     Cancel,
 }
@@ -102,7 +93,6 @@ struct Completion {
     user_data: u64,
     result: i32,
     flags: u32,
-    extra: [u64; 2],
 }
 
 #[derive(Debug)]
@@ -131,10 +121,11 @@ struct Socket {
 /// The driver.
 pub struct UringDriver {
     // dropped first: it ends the kernel's use of everything below
-    ring: IoUring<squeue::Entry, cqueue::Entry32>,
-    inboxes: Inboxes,
+    ring: IoUring,
+    buffers: BufferRing,
+    message: Box<libc::msghdr>,
     clock: SystemClock,
-    stamps: Option<TxStamps>,
+    stamps: bool,
     sockets: Vec<Socket>,
     free: Vec<u32>,
     of_conn: Vec<Option<u32>>,
@@ -160,7 +151,7 @@ impl UringDriver {
     pub fn new(options: UringOptions) -> Result<Self, RingError> {
         let sockets = options.connections * 2 + 16;
         let completions = (sockets * 4).next_power_of_two().max(4096);
-        let ring = IoUring::<squeue::Entry, cqueue::Entry32>::builder()
+        let ring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
             .setup_taskrun_flag()
@@ -169,6 +160,10 @@ impl UringDriver {
             .map_err(RingError::from_setup)?;
         // a registered ring saves the kernel a lookup on each enter; without it everything still works
         let _ = ring.submitter().register_ring_fd();
+        let buffers = BufferRing::register(&ring.submitter(), BUFFER_GROUP, BUFFERS).map_err(RingError::TooOld)?;
+        // SAFETY: an all-zero msghdr is a valid empty one.
+        let mut message: Box<libc::msghdr> = Box::new(unsafe { std::mem::zeroed() });
+        message.msg_controllen = if options.stamps { stamps::CONTROL_BYTES } else { 0 };
         let unused = SockaddrStorage::from(SocketAddr::from(([0, 0, 0, 0], 0)));
         let empty = || Socket {
             fd: None,
@@ -183,7 +178,8 @@ impl UringDriver {
         };
         Ok(UringDriver {
             ring,
-            inboxes: Inboxes::new(sockets, options.stamps.is_some()),
+            buffers,
+            message,
             clock: SystemClock,
             stamps: options.stamps,
             sockets: (0..sockets).map(|_| empty()).collect(),
@@ -200,7 +196,7 @@ impl UringDriver {
 
     /// Bytes of the pool that received data go to.
     pub fn receive_pool_bytes(&self) -> usize {
-        self.inboxes.pool_bytes()
+        self.buffers.pool_bytes()
     }
 
     fn new_socket(to: &SocketAddr) -> Result<OwnedFd, ClientFault> {
@@ -212,11 +208,8 @@ impl UringDriver {
     }
 
     fn push(&mut self, op: Op, socket: u32, entry: squeue::Entry) {
+        let entry = entry.user_data((op as u64) << 32 | u64::from(socket));
         self.sockets[socket as usize].pending += 1;
-        self.push_entry(entry.user_data((op as u64) << 32 | u64::from(socket)));
-    }
-
-    fn push_entry(&mut self, entry: squeue::Entry) {
         loop {
             // SAFETY: what the entry points to (address, message, request bytes) is owned by the socket slot or the
             // driver, and stays in place until its completion is reaped: `pending` keeps the slot from being reused.
@@ -245,25 +238,18 @@ impl UringDriver {
         }
     }
 
-    fn arm_receive(&mut self, socket: u32, known_empty: bool) {
+    fn arm_receive(&mut self, socket: u32) {
         let Some(fd) = self.sockets[socket as usize].fd.as_ref().map(|fd| Fd(fd.as_raw_fd())) else { return };
-        let message = self.inboxes.arm(socket);
-        let entry = opcode::RecvMsg::new(fd, message).ioprio(if known_empty { POLL_FIRST } else { 0 }).build();
+        let entry = opcode::RecvMsgMulti::new(fd, &raw const *self.message, BUFFER_GROUP).build();
         self.push(Op::Receive, socket, entry);
     }
 
+    /// Watches for TX stamps: the kernel queues them on the socket's error queue.
     fn arm_tx_stamps(&mut self, socket: u32) {
         let Some(fd) = self.sockets[socket as usize].fd.as_ref().map(|fd| Fd(fd.as_raw_fd())) else { return };
-        match self.stamps {
-            Some(TxStamps::Ring) => {
-                let entry = opcode::UringCmd16::new(fd, stamps::SOCKET_URING_OP_TX_TIMESTAMP).build();
-                self.push(Op::TxStamp, socket, entry);
-            }
-            Some(TxStamps::ErrorQueue) => {
-                let entry = opcode::PollAdd::new(fd, libc::POLLERR as u32).multi(true).build();
-                self.push(Op::ErrorQueue, socket, entry);
-            }
-            None => {}
+        if self.stamps {
+            let entry = opcode::PollAdd::new(fd, libc::POLLERR as u32).multi(true).build();
+            self.push(Op::ErrorQueue, socket, entry);
         }
     }
 
@@ -302,7 +288,6 @@ impl UringDriver {
             user_data: c.user_data(),
             result: c.result(),
             flags: c.flags(),
-            extra: *c.big_cqe(),
         }));
         self.counters.ring_overflow = self.refused_enters + u64::from(self.ring.completion().overflow());
         if !batch.is_empty() {
@@ -310,9 +295,12 @@ impl UringDriver {
             self.counters.batches += 1;
             self.counters.completions += batch.len() as u64;
             self.counters.max_batch = self.counters.max_batch.max(batch.len() as u32);
+            // all of them before any is given back: a buffer named twice is found here
+            batch.iter().filter_map(|c| cqueue::buffer_select(c.flags)).for_each(|id| self.buffers.take(id));
             for (pos, completion) in batch.iter().enumerate() {
                 self.complete(completion, began, seen, pos as u32, events);
             }
+            self.buffers.publish();
             batch.clear();
         }
         self.batch = batch;
@@ -328,7 +316,6 @@ impl UringDriver {
             op if op == Op::Connect as u8 => self.on_connect(socket, c.result, began, seen, events),
             op if op == Op::Receive as u8 => self.on_receive(socket, c, began, seen, pos, events),
             op if op == Op::Send as u8 => self.on_send(socket, c.result, seen, events),
-            op if op == Op::TxStamp as u8 => self.on_tx_stamp(socket, c, seen, events),
             op if op == Op::ErrorQueue as u8 => self.on_error_queue(socket, c.result, more, seen, events),
             _ => {}
         }
@@ -345,11 +332,11 @@ impl UringDriver {
             return;
         }
         slot.emptied = began;
-        if let (Some(_), Some(fd)) = (self.stamps, &slot.fd) {
+        if let (true, Some(fd)) = (self.stamps, &slot.fd) {
             // a socket that refuses gives no stamps, and its requests say so
             let _ = stamps::switch_on(fd);
         }
-        self.arm_receive(socket, true);
+        self.arm_receive(socket);
         self.arm_tx_stamps(socket);
         events.on(conn, Event::Connected { at: seen });
     }
@@ -363,20 +350,51 @@ impl UringDriver {
         pos: u32,
         events: &mut impl Events,
     ) {
-        let Some(conn) = self.sockets[socket as usize].conn else { return };
-        match c.result {
-            1.. => {}
-            0 => return events.on(conn, Event::PeerClosed { at: seen }),
-            // the kernel could not wait for this socket just now
-            errno if [-libc::EAGAIN, -libc::EINTR].contains(&errno) => {
-                self.counters.receives_repeated += 1;
-                return self.arm_receive(socket, false);
+        let conn = self.sockets[socket as usize].conn;
+        let mut goes_on = true;
+        if let Some(buffer) = cqueue::buffer_select(c.flags) {
+            if let (Some(conn), true) = (conn, c.result > 0) {
+                goes_on = self.hand_over(socket, conn, buffer, c, began, seen, pos, events);
             }
-            errno => return events.on(conn, Event::ReceiveFailed(-errno)),
+            self.buffers.give(buffer);
+        } else if c.result == 0 {
+            goes_on = false;
+            conn.into_iter().for_each(|conn| events.on(conn, Event::PeerClosed { at: seen }));
+        } else if c.result == -libc::ENOBUFS {
+            self.counters.receives_repeated += 1;
+        } else if c.result < 0 && c.result != -libc::ECANCELED {
+            goes_on = false;
+            conn.into_iter().for_each(|conn| events.on(conn, Event::ReceiveFailed(-c.result)));
         }
-        let (bytes, control) = self.inboxes.read(socket, c.result as usize);
-        let wall = stamps::rx_stamp(control);
-        self.counters.rx_stamps_missing += u64::from(self.stamps.is_some() && wall.is_none());
+        // a multishot receive ends now and then for reasons of its own: to re-arm it is normal
+        let alive = self.sockets[socket as usize].conn.is_some();
+        if !cqueue::more(c.flags) && goes_on && alive {
+            self.arm_receive(socket);
+        }
+    }
+
+    /// Hands received bytes over; false when they were the end.
+    #[allow(clippy::too_many_arguments)] // one completion with its place in time, taken apart nowhere else
+    fn hand_over(
+        &mut self,
+        socket: u32,
+        conn: ConnId,
+        buffer: u16,
+        c: &Completion,
+        began: Instant,
+        seen: Instant,
+        pos: u32,
+        events: &mut impl Events,
+    ) -> bool {
+        let received = &self.buffers.get(buffer)[..c.result as usize];
+        let out = RecvMsgOut::parse(received, &self.message).expect("the kernel writes the header it was asked for");
+        let bytes = out.payload_data();
+        if bytes.is_empty() {
+            events.on(conn, Event::PeerClosed { at: seen });
+            return false;
+        }
+        let wall = stamps::rx_stamp(out.control_data());
+        self.counters.rx_stamps_missing += u64::from(self.stamps && wall.is_none());
         let slot = &mut self.sockets[socket as usize];
         let stamp = ReadStamp {
             seen,
@@ -386,15 +404,14 @@ impl UringDriver {
             batch: self.counters.batches,
             pos,
             read_no: 0,
-            filled: bytes.len() == READ_BYTES,
+            filled: received.len() == BUFFER_BYTES,
         };
-        let left_empty = !cqueue::sock_nonempty(c.flags);
         slot.last_wall = wall;
-        if left_empty {
+        if !cqueue::sock_nonempty(c.flags) {
             slot.emptied = began;
         }
         events.on(conn, Event::Received(bytes, stamp));
-        self.arm_receive(socket, left_empty);
+        true
     }
 
     fn on_send(&mut self, socket: u32, result: i32, seen: Instant, events: &mut impl Events) {
@@ -416,16 +433,6 @@ impl UringDriver {
         let sequence = out.sequence;
         slot.outgoing = None;
         events.on(conn, Event::Sent { sequence, at: seen });
-    }
-
-    fn on_tx_stamp(&mut self, socket: u32, c: &Completion, seen: Instant, events: &mut impl Events) {
-        if cqueue::more(c.flags) {
-            if stamps::is_tx_software(c.flags & !0xffff) {
-                self.tx_stamp(socket, c.result as u32, stamps::tx_stamp(&c.extra), seen, events);
-            }
-        } else if c.result >= 0 && self.sockets[socket as usize].conn.is_some() {
-            self.arm_tx_stamps(socket);
-        }
     }
 
     fn on_error_queue(&mut self, socket: u32, result: i32, more: bool, seen: Instant, events: &mut impl Events) {

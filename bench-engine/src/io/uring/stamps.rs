@@ -10,10 +10,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 /// Room for one SCM_TIMESTAMPING message: a header and three timespecs, and some to spare.
 pub const CONTROL_BYTES: usize = 128;
 
-/// `SOCKET_URING_OP_TX_TIMESTAMP`, Linux 6.17 (include/uapi/linux/io_uring.h); not in the crates yet.
-pub const SOCKET_URING_OP_TX_TIMESTAMP: u32 = 4;
-/// `IORING_TIMESTAMP_TYPE_SHIFT`: where a completion's flags carry the kind of TX stamp.
-const TIMESTAMP_TYPE_SHIFT: u32 = 17;
 /// `SOF_TIMESTAMPING_OPT_ID_TCP`, Linux 6.2.
 const OPT_ID_TCP: u32 = 1 << 16;
 
@@ -48,20 +44,11 @@ pub fn rx_stamp(mut control: &[u8]) -> Option<WallInstant> {
     None
 }
 
-/// Whether a completion of the TX stamp command carries a software (SCM_TSTAMP_SND) stamp.
-pub fn is_tx_software(flags: u32) -> bool {
-    const SCM_TSTAMP_SND: u32 = 0;
-    flags >> TIMESTAMP_TYPE_SHIFT == SCM_TSTAMP_SND && flags & (1 << (TIMESTAMP_TYPE_SHIFT - 1)) == 0
-}
-
-/// The stamp in the second half of a 32-byte completion: `struct io_timespec`.
-pub fn tx_stamp(second_half: &[u64; 2]) -> WallInstant {
-    WallInstant::from_ns(second_half[0] * 1_000_000_000 + second_half[1])
-}
-
 /// Takes one TX stamp from a socket's error queue: the byte id and the stamp.
 ///
-/// Used where the kernel has no TX stamp command. None when the queue is empty.
+/// None when the queue is empty. The io_uring command for it (`SOCKET_URING_OP_TX_TIMESTAMP`, Linux 6.17) is not
+/// used: on Linux 6.18, beside other work on the machine, it made the kernel run other entries of the same ring
+/// twice, and replies were mixed up (ARCHITECTURE.md has the figures).
 pub fn from_error_queue(socket: BorrowedFd<'_>) -> Option<(u32, WallInstant)> {
     #[repr(align(8))]
     struct Control([u8; 256]);
