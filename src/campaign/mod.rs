@@ -585,7 +585,7 @@ impl Campaign<'_> {
                 serial: place.serial,
                 drop: plan.drop,
                 kept: plan.num_prompts,
-                not_before: start + min_duration,
+                not_before: if min_duration == Nanos::ZERO { Instant::default() } else { start + min_duration },
                 shared: self.shared,
                 tickets,
             };
