@@ -52,6 +52,7 @@ impl Shared {
 }
 
 /// From a worker to the record reader.
+#[allow(clippy::large_enum_variant)] // boxing the large one would allocate on a worker
 #[derive(Debug)]
 pub enum Message {
     /// A full block of the tape of the request on `conn`.

@@ -325,15 +325,3 @@ fn two_million_events() {
     fs::write(dir.path().join("report.md"), markdown::of_directory(dir.path(), &run).unwrap()).unwrap();
     verify(dir.path()).unwrap();
 }
-
-/// Prints the reports of a hand-made directory: `cargo test show_the_reports -- --ignored --nocapture`.
-#[test]
-#[ignore = "for eyes"]
-fn show_the_reports() {
-    for mut specimen in [Specimen::campaign(), random_specimen(8, 250)] {
-        let dir = tempfile::tempdir().unwrap();
-        publish(&mut specimen, dir.path());
-        println!("{}", crate::report::terminal::render(&summarise(dir.path()).unwrap(), 100, false));
-        println!("{}", fs::read_to_string(dir.path().join("report.md")).unwrap());
-    }
-}

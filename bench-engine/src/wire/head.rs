@@ -111,10 +111,11 @@ impl HeadReader {
             // httparse starts over on every call: ask it only when a blank line may have ended the head,
             // or when the first line can already be judged
             let blank = held.ends_with(b"\n\r\n") || held.ends_with(b"\n\n");
-            if line_end.is_some() && blank {
-                if let Some(head) = parse(held)? {
-                    return Ok((taken, Some(head)));
-                }
+            if line_end.is_some()
+                && blank
+                && let Some(head) = parse(held)?
+            {
+                return Ok((taken, Some(head)));
             }
         }
         if self.looks_like_http2() {
