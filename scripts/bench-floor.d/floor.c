@@ -71,7 +71,7 @@ static char request[1024];
 static int request_len;
 
 // what is counted
-static uint64_t reads, bytes, wakeups, enobufs, rearmed, rx_stamps, tx_stamps, twice, bad_lines, good_events;
+static uint64_t reads, bytes, wakeups, enobufs, rearmed, rx_stamps, tx_stamps, twice, odd, stale, bad_lines, good_events;
 static uint64_t latest_stamp; // read so that the stamps are really looked at
 static int live;
 static struct timespec woke;
@@ -278,8 +278,11 @@ static void ring_up(void) {
 
 // Gives handled buffers back: by the ring's tail, or by one entry for each run of them.
 static void give_back(void) {
-    for (int i = 0; i < n_handled; i++)
+    for (int i = 0; i < n_handled; i++) {
         lent[handled[i]] = true;
+        if (verify && variant != RECV) // a completion that names it without having written it is found by this
+            memset(pool + (size_t)handled[i] * BUFFER_BYTES, 0xff, sizeof(struct io_uring_recvmsg_out));
+    }
     if (buffer_ring) {
         for (int i = 0; i < n_handled; i++) {
             struct io_uring_buf *b = &buffer_ring->bufs[buffer_tail++ & (BUFFERS - 1)];
@@ -333,6 +336,10 @@ static void push_send(int i) {
 }
 
 static void complete(struct io_uring_cqe *c) {
+    if (verify && c->user_data == UINT64_MAX) { // read in an earlier lap of the ring, and never filled anew
+        stale++;
+        return;
+    }
     int i = (uint32_t)c->user_data;
     switch (c->user_data >> 32) {
     case OP_RECEIVE:
@@ -350,12 +357,22 @@ static void complete(struct io_uring_cqe *c) {
                 look_at_stamp(p + sizeof *out, out->controllen);
                 p += sizeof *out + CONTROL_BYTES;
                 n = out->payloadlen;
+                if (verify && (out->payloadlen == -1U || c->res != (int)(sizeof *out + CONTROL_BYTES) + n)) {
+                    if (odd++ < 10)
+                        fprintf(stderr, "floor: stream %d, buffer %u: result %d, but payload length %d: %s\n", i, id, c->res, n,
+                                n == -1 ? "named and not written" : "written by another receive");
+                    n = n == -1 ? 0 : n;
+                }
             }
+            uint64_t bad_before = bad_lines;
+            int n_verified = n;
             if (n > 0 && take(&conns[i], p, n) && conns[i].left > 0)
                 push_send(i);
+            if (bad_lines > bad_before && bad_lines < 10)
+                fprintf(stderr, "floor: that was buffer %u, %d bytes, result %d, flags %#x\n", id, n_verified, c->res, c->flags);
             if (!ours)
                 handled[n_handled++] = id;
-            if (n <= 0)
+            if (n <= 0 && !odd)
                 die("stream %d: the server closed it (%d)", i, c->res);
         } else if (c->res == -ENOBUFS) {
             enobufs++;
@@ -387,7 +404,12 @@ static void complete(struct io_uring_cqe *c) {
 static void reap(void) {
     unsigned head = *cq_head, tail = __atomic_load_n(cq_tail, __ATOMIC_ACQUIRE);
     for (; head != tail; head++)
-        complete((struct io_uring_cqe *)(cqes + ((size_t)(head & cq_mask) << cqe_shift)));
+    {
+        struct io_uring_cqe *c = (struct io_uring_cqe *)(cqes + ((size_t)(head & cq_mask) << cqe_shift));
+        complete(c);
+        if (verify)
+            c->user_data = UINT64_MAX;
+    }
     __atomic_store_n(cq_head, head, __ATOMIC_RELEASE);
 }
 
@@ -551,12 +573,12 @@ int main(int argc, char **argv) {
     printf("{\"variant\":\"%s\",\"streams\":%d,\"tokens\":%d,\"rounds\":%d,\"events\":%.0f,\"wall_s\":%.4f,"
            "\"cpu_s\":%.6f,\"user_s\":%.6f,\"us_per_event\":%.4f,\"reads\":%lu,\"bytes\":%lu,\"wakeups\":%lu,"
            "\"rx_stamps\":%lu,\"tx_stamps\":%lu,\"enobufs\":%lu,\"rearmed\":%lu,\"cq_overflow\":%u,"
-           "\"involuntary_switches\":%ld,\"unfinished\":%d,\"named_twice\":%lu,\"verified\":%s,\"good_events\":%lu,"
+           "\"involuntary_switches\":%ld,\"unfinished\":%d,\"named_twice\":%lu,\"odd_length\":%lu,\"stale_slots\":%lu,\"verified\":%s,\"good_events\":%lu,"
            "\"bad_lines\":%lu,\"latest_stamp\":%lu}\n",
            names[variant], streams, tokens, rounds, events, wall, cpu, user, cpu / events * 1e6, reads, bytes, wakeups,
            rx_stamps, tx_stamps, enobufs, rearmed, ring ? *cq_overflow : 0, after.ru_nivcsw - before.ru_nivcsw, live,
-           twice, verify ? "true" : "false", good_events, bad_lines, latest_stamp);
+           twice, odd, stale, verify ? "true" : "false", good_events, bad_lines, latest_stamp);
     if (live > 0)
         fprintf(stderr, "floor: %d replies did not end within %d s\n", live, limit_s);
-    return live > 0 ? 1 : twice || bad_lines ? 3 : 0;
+    return live > 0 ? 1 : twice || odd || stale || bad_lines ? 3 : 0;
 }
