@@ -531,33 +531,36 @@ impl Desk {
 
     fn on_received(&mut self, slot: u32, bytes: &[u8], mut stamp: ReadStamp) {
         self.now = stamp.seen;
-        let conn = std::mem::replace(&mut self.conns[slot as usize], Conn::Closed { by_server: false });
-        let (open, mut current) = match conn {
-            Conn::Busy(open, current) => (open, current),
+        let current = match &mut self.conns[slot as usize] {
+            Conn::Busy(_, current) => current,
             // bytes nobody asked for: what they belong to is unknowable, so the connection is given up
-            Conn::Ready(_) => return self.actions.push(Action::Close(slot)),
-            other => {
-                self.conns[slot as usize] = other;
-                return;
+            conn @ Conn::Ready(_) => {
+                *conn = Conn::Closed { by_server: false };
+                return self.actions.push(Action::Close(slot));
             }
+            Conn::Closed { .. } | Conn::Opening { .. } => return,
         };
         stamp.read_no = current.reads;
         current.reads += 1;
         current.bytes_in += bytes.len() as u64;
         self.timers.arm(Timer::Stall, slot, self.now);
         let (taken, progress) = self.with_exchange(slot, |exchange, blocks| exchange.on_read(bytes, stamp, blocks));
-        let exchange = &self.exchanges[slot as usize];
-        let ending = match progress {
-            Progress::Over(ending) => ending,
+        match progress {
+            Progress::Over(ending) => self.on_over(slot, ending, taken == bytes.len(), stamp),
             Progress::More => {
-                if exchange.seen_done() && !self.timers.is_armed(Timer::Drain, slot) {
+                if self.exchanges[slot as usize].seen_done() && !self.timers.is_armed(Timer::Drain, slot) {
                     self.timers.arm(Timer::Drain, slot, self.now);
                 }
-                self.conns[slot as usize] = Conn::Busy(open, current);
-                return;
             }
-        };
-        let whole = ending == Ending::Complete && taken == bytes.len() && current.sent.is_some();
+        }
+    }
+
+    /// A reply is over, by the read stamped `end`; `all` when nothing followed it there.
+    fn on_over(&mut self, slot: u32, ending: Ending, all: bool, end: ReadStamp) {
+        let conn = std::mem::replace(&mut self.conns[slot as usize], Conn::Closed { by_server: false });
+        let Conn::Busy(open, current) = conn else { panic!("slot {slot} got a reply to nothing") };
+        let exchange = &self.exchanges[slot as usize];
+        let whole = ending == Ending::Complete && all && current.sent.is_some();
         let kept = whole && exchange.keep_alive();
         if kept && open.carried > 0 {
             self.keep_alive.reuse_worked();
@@ -570,7 +573,7 @@ impl Desk {
             self.report.closed_by_server += u32::from(by_server);
             Conn::Closed { by_server }
         };
-        self.end(slot, current, ending, Some(stamp));
+        self.end(slot, current, ending, Some(end));
     }
 
     /// The peer closed, or the connection broke.

@@ -154,7 +154,6 @@ impl UringDriver {
         let ring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
-            .setup_taskrun_flag()
             .setup_cqsize(completions)
             .build(512)
             .map_err(RingError::from_setup)?;
@@ -464,15 +463,17 @@ impl UringDriver {
     }
 
     fn wait(&mut self, until: Instant, events: &mut impl Events) {
-        let deferred = self.ring.submission().taskrun();
         let began = self.clock.now();
         if let Some(since) = self.handling_since.take() {
             self.counters.busy_ns += began.saturating_since(since).ns();
         }
-        let idle = !deferred && self.outbox.is_empty() && self.faults.is_empty();
+        // work the kernel has deferred runs at the start of any enter that wants a completion: no need to look for its
+        // flag, which stays set for a while after the work was done
+        let idle = self.outbox.is_empty() && self.faults.is_empty();
         let patience = if idle { until.saturating_since(began) } else { Nanos::ZERO };
         let entered = if patience == Nanos::ZERO {
-            self.ring.submitter().submit_and_wait(0)
+            let now = Timespec::new();
+            self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&now))
         } else {
             let span = Timespec::new().sec(patience.ns() / 1_000_000_000).nsec((patience.ns() % 1_000_000_000) as u32);
             self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&span))
