@@ -327,8 +327,9 @@ impl UringDriver {
         let Some(conn) = slot.conn else { return };
         if result < 0 {
             self.close(conn);
-            let fault = ClientFault::from_errno(-result);
-            events.on(conn, fault.map_or(Event::ConnectFailed(-result), Event::NoSocket));
+            let (at, errno) = (seen, -result);
+            let fault = ClientFault::from_errno(errno);
+            events.on(conn, fault.map_or(Event::ConnectFailed { at, errno }, |fault| Event::NoSocket { at, fault }));
             return;
         }
         slot.emptied = began;
@@ -364,7 +365,8 @@ impl UringDriver {
             self.counters.receives_repeated += 1;
         } else if c.result < 0 && c.result != -libc::ECANCELED {
             goes_on = false;
-            conn.into_iter().for_each(|conn| events.on(conn, Event::ReceiveFailed(-c.result)));
+            let event = || Event::ReceiveFailed { at: seen, errno: -c.result };
+            conn.into_iter().for_each(|conn| events.on(conn, event()));
         }
         // a multishot receive ends now and then for reasons of its own: to re-arm it is normal
         let alive = self.sockets[socket as usize].conn.is_some();
@@ -538,7 +540,7 @@ impl Driver for UringDriver {
 
     fn turn(&mut self, until: Instant, events: &mut impl Events) {
         while let Some((conn, fault)) = self.faults.pop() {
-            events.on(conn, Event::NoSocket(fault));
+            events.on(conn, Event::NoSocket { at: self.clock.now(), fault });
         }
         if !self.outbox.is_empty() {
             self.send_some(events);
