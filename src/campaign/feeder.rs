@@ -11,7 +11,6 @@ use bench_engine::conn::Job;
 use bench_engine::units::Instant;
 use bench_engine::wire::request::RequestTemplate;
 use bench_engine::worker::Shared;
-use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -76,7 +75,7 @@ impl Feeder<'_> {
             if let Ok(mut tickets) = self.tickets.lock() {
                 tickets.insert(id, Ticket { cell: self.cell, window: self.window, asked });
             }
-            if !self.push(Job { id, request: Bytes::from(request) }) {
+            if !self.push(Job::new(id, request)) {
                 break;
             }
             made += 1;
