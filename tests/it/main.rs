@@ -1,5 +1,6 @@
 //! The one integration test binary.
 
+mod allocations;
 mod cases;
 mod foreign_server;
 mod house_rules;
