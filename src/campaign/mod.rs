@@ -37,7 +37,7 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What is known of a request between its making and its row.
@@ -262,7 +262,7 @@ fn find_server(
     if let Some(key) = &secret {
         headers.push(("Authorization".to_owned(), format!("Bearer {key}")));
     }
-    let identity = identity::ask(&target, &headers)?;
+    let identity = identity::ask(&target, &headers, secret.as_deref())?;
     let model = match words.model.clone().or_else(|| identity.models.first().cloned()) {
         Some(model) => model,
         None => bail!(
@@ -568,6 +568,7 @@ impl Campaign<'_> {
         let waits_before = self.shared.reader_waits.load(Ordering::Relaxed);
         let plan = self.plan;
         let feeding = AtomicBool::new(true);
+        let opened_at = AtomicU64::new(0);
         let mut opened = Instant::default();
         let mut reports: Vec<WindowReport> = Vec::new();
         let mut next_sample = Instant::default();
@@ -585,7 +586,9 @@ impl Campaign<'_> {
                 serial: place.serial,
                 drop: plan.drop,
                 kept: plan.num_prompts,
-                not_before: if min_duration == Nanos::ZERO { Instant::default() } else { start + min_duration },
+                min_duration,
+                concurrency: place.cell.concurrency,
+                opened: &opened_at,
                 shared: self.shared,
                 tickets,
             };
@@ -595,28 +598,35 @@ impl Campaign<'_> {
                 feeding.store(false, Ordering::Release);
                 made
             })?;
-            let enough = (place.cell.concurrency as usize).min(self.shared.supply.capacity());
-            while SystemClock.now() < start && self.shared.supply.len() < enough && feeding.load(Ordering::Acquire) {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            self.sample(files)?;
-            opened = SystemClock.now() + LEAD;
-            self.engine.begin_window(&slots, opened)?;
-            while !self.engine.poll_window(&mut reports)? {
-                let failed = desk.tally.failed.load(Ordering::Relaxed);
-                let too_many = plan.stop_at_failed.is_some_and(|limit| failed >= limit);
-                let broken = desk.broken.load(Ordering::Relaxed);
-                if self.stop.load(Ordering::Relaxed) || too_many || broken {
-                    self.shared.stop.store(true, Ordering::Relaxed);
+            let mut go = || -> anyhow::Result<()> {
+                let enough = (place.cell.concurrency as usize).min(self.shared.supply.capacity());
+                while SystemClock.now() < start && self.shared.supply.len() < enough && feeding.load(Ordering::Acquire)
+                {
+                    std::thread::sleep(Duration::from_millis(1));
                 }
-                self.sample_when_due(&mut next_sample, files)?;
-                std::thread::sleep(TICK);
-            }
+                self.sample(files)?;
+                opened = SystemClock.now() + LEAD;
+                opened_at.store(opened.ns(), Ordering::Release);
+                self.engine.begin_window(&slots, opened)?;
+                while !self.engine.poll_window(&mut reports)? {
+                    let failed = desk.tally.failed.load(Ordering::Relaxed);
+                    let too_many = plan.stop_at_failed.is_some_and(|limit| failed >= limit);
+                    let broken = desk.broken.load(Ordering::Relaxed);
+                    if self.stop.load(Ordering::Relaxed) || too_many || broken {
+                        self.shared.stop.store(true, Ordering::Relaxed);
+                    }
+                    self.sample_when_due(&mut next_sample, files)?;
+                    std::thread::sleep(TICK);
+                }
+                Ok(())
+            };
+            let ran = go();
             let interrupted = self.shared.stop.load(Ordering::Relaxed);
+            // whatever happened, the feeder must not wait for room that nobody makes
             self.shared.stop.store(true, Ordering::Relaxed);
             let made = feeder.join().map_err(|_| anyhow::anyhow!("the request feeder ended unexpectedly"))?;
             self.shared.stop.store(interrupted, Ordering::Relaxed);
-            Ok(made)
+            ran.map(|()| made)
         })?;
         let closed = SystemClock.now();
         self.sample(files)?;
