@@ -170,7 +170,7 @@ fn probe(args: &ProbeArgs) -> anyhow::Result<u8> {
     if let Some(key) = &secret {
         headers.push(("Authorization".to_owned(), format!("Bearer {key}")));
     }
-    let identity = identity::ask(&target, &headers)?;
+    let identity = identity::ask(&target, &headers, secret.as_deref())?;
     let Some(model) = args.model.clone().or_else(|| identity.models.first().cloned()) else {
         anyhow::bail!(
             "no model: /v1/models told none ({}); name one with --model",
