@@ -2,6 +2,7 @@
 
 mod allocations;
 mod cases;
+mod command_line;
 mod foreign_server;
 mod house_rules;
 mod live;
