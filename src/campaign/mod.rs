@@ -296,7 +296,10 @@ fn wait_for(target: &mut Target, patience: Nanos, stop: &AtomicBool, voice: &Voi
             }
         }
         let words = failure.map(|e| e.to_string()).unwrap_or_default();
-        if clock.now() >= until || stop.load(Ordering::Relaxed) {
+        if stop.load(Ordering::Relaxed) {
+            bail!("interrupted while waiting for the server ({words})");
+        }
+        if clock.now() >= until {
             bail!("{words}; is the server running? --wait SECONDS waits for it");
         }
         if !std::mem::replace(&mut told, true) {
@@ -485,7 +488,7 @@ struct Campaign<'a> {
 
 impl Campaign<'_> {
     /// Runs every window: one round of all load points after another, so that the windows of a load point lie
-    /// apart in time. True when it was interrupted.
+    /// apart in time. True when the user interrupted it.
     fn run_windows(&self) -> anyhow::Result<bool> {
         let open =
             |name: &str| File::create(self.dir.join(name)).with_context(|| self.dir.join(name).display().to_string());
@@ -521,12 +524,19 @@ impl Campaign<'_> {
                 self.rest(files)?;
             }
             for (index, cell) in self.plan.cells.iter().enumerate() {
+                if self.stop.load(Ordering::Relaxed) {
+                    return Ok(true);
+                }
                 let place = WindowPlace { index: index as u32, cell: *cell, window, serial };
                 let row = self.window(place, &nonces, tickets, desk, files)?;
                 files.window(&row)?;
                 serial += 1;
                 if row.interrupted {
-                    return Ok(true);
+                    let by_user = self.stop.load(Ordering::Relaxed);
+                    if let (false, Some(limit)) = (by_user, self.plan.stop_at_failed) {
+                        self.voice.say(format!("the run ends here: --stop-at-failed {limit} is reached"));
+                    }
+                    return Ok(by_user);
                 }
             }
         }
