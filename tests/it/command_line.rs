@@ -681,3 +681,167 @@ fn a_hung_reply_ends_by_its_timeout_and_the_others_count() {
     assert!(error.text.contains("stall") && error.text.contains("500"), "its name and value: {}", error.text);
     place.assert_verifies();
 }
+
+#[test]
+fn a_server_that_dies_in_the_middle_fails_the_rest_and_loses_nothing() {
+    let mut mock = MockProcess::start(&[], &[]);
+    let place = Place::new();
+    let flags = ["run", "--base-url", &mock.url, "--max-concurrency", "4", "--num-prompts", "300", "--drop", "0"];
+    let more = ["--windows", "1", "--length-scale", "0.1", "--out", place.out()];
+    let run = Running::start(&[&flags[..], &more].concat());
+    wait_until("some rows", || lines_of(&place.dir.join("requests.jsonl")) >= 20);
+    mock.child.kill().expect("it is ours");
+    let done = run.end();
+    assert_eq!(done.code, Some(3), "{}{}", done.out, done.err);
+    let rows = place.rows();
+    assert_eq!((rows.len(), count(&rows, Outcome::Ok) + count(&rows, Outcome::Failed)), (300, 300));
+    let classes: BTreeSet<&str> = rows.iter().filter_map(|r| r.error.as_ref()).map(|e| e.class.as_str()).collect();
+    assert!(classes.contains("connect"), "{classes:?}");
+    assert!(classes.is_subset(&["connect", "transport"].into()), "{classes:?}");
+    place.assert_verifies();
+}
+
+#[test]
+fn a_run_ends_at_its_limit_of_failures() {
+    let server = ForeignServer::start(|r, _| r.is_post().then(|| Answer::json(500, "{\"error\":\"no\"}")));
+    let place = Place::new();
+    let done = run_against(&server.url(), &place, 1_000_000, &["--stop-at-failed", "5"]);
+    assert_eq!(done.code, Some(3), "nobody interrupted it: {}{}", done.out, done.err);
+    assert!(done.err.contains("--stop-at-failed"), "{}", done.err);
+    let rows = place.rows();
+    assert!(count(&rows, Outcome::Failed) >= 5);
+    assert_eq!(place.json("run.json")["complete"], false);
+    place.assert_verifies();
+}
+
+#[test]
+fn an_interrupt_while_nothing_is_measured() {
+    let address = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
+    let (place, url) = (Place::new(), format!("http://{address}"));
+    let run = Running::start(&["run", "--base-url", &url, "--wait", "50", "--num-prompts", "1", "--out", place.out()]);
+    wait_until("the run directory", || place.dir.join("requests.jsonl").exists());
+    run.signal(Signal::SIGINT);
+    let done = run.end();
+    assert_eq!(done.code, Some(130), "{}{}", done.out, done.err);
+}
+
+#[test]
+fn an_interrupt_between_two_windows() {
+    let place = Place::new();
+    let flags = ["run", "--max-concurrency", "2", "--num-prompts", "6", "--drop", "0", "--windows", "2"];
+    let more = ["--min-duration", "0", "--gap-between-windows", "50", "--out", place.out()];
+    let run = Running::start(&[&flags[..], &more].concat());
+    wait_until("the first window", || lines_of(&place.dir.join("windows.jsonl")) == 1);
+    run.signal(Signal::SIGINT);
+    let done = run.end();
+    assert_eq!(done.code, Some(130), "{}{}", done.out, done.err);
+    assert_eq!(place.rows().len(), 6);
+    place.assert_verifies();
+}
+
+#[test]
+fn the_number_of_descriptors_that_is_asked_for_is_enough() {
+    let place = Place::new();
+    let flags = ["run", "--max-concurrency", "20", "--num-prompts", "100", "--drop", "0", "--windows", "1"];
+    let more = ["--connection", "per-request", "--min-duration", "0", "--out", place.out()];
+    let done = under_limits("-n 188", &[&flags[..], &more].concat());
+    assert_eq!(done.code, Some(0), "{}{}", done.out, done.err);
+    assert_eq!(count(&place.rows(), Outcome::Ok), 100);
+}
+
+#[test]
+fn a_server_that_speaks_only_http_2_is_named_as_such() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("bound"));
+    std::thread::spawn(move || {
+        for mut socket in listener.incoming().flatten() {
+            // SETTINGS, empty, stream 0 (RFC 9113 6.5), then GOAWAY
+            let _ = std::io::Write::write_all(&mut socket, &[0, 0, 0, 4, 0, 0, 0, 0, 0]);
+            let _ = std::io::Write::write_all(&mut socket, &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+            let _ = std::io::Read::read(&mut socket, &mut [0; 4096]);
+        }
+    });
+    let place = Place::new();
+    let done = run_against(&url, &place, 3, &["--model", "m"]);
+    assert_eq!(done.code, Some(3), "{}{}", done.out, done.err);
+    for row in place.rows() {
+        let error = row.error.expect("an error");
+        assert_eq!(error.class, "protocol");
+        assert!(error.text.contains("HTTP/2"), "{}", error.text);
+    }
+    let done = run_against(&url, &Place::new(), 3, &[]);
+    assert!(done.code == Some(1) && done.err.contains("HTTP/2"), "{}", done.err);
+}
+
+#[test]
+fn a_dry_run_sends_nothing() {
+    let server = ForeignServer::start(|_, _| None);
+    let place = Place::new();
+    let done = run_against(&server.url(), &place, 5, &["--dry-run"]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    assert!(serde_json::from_str::<Value>(&done.out).expect("the plan")["num_prompts"] == 5);
+    assert_eq!(server.received().len(), 0);
+    assert!(!place.dir.exists());
+}
+
+#[test]
+fn a_proxy_is_ignored_aloud() {
+    let server = ForeignServer::start(|r, _| r.is_post().then(|| Answer::stream(1, 0)));
+    let (place, url) = (Place::new(), server.url());
+    let args =
+        ["run", "--base-url", &url, "--num-prompts", "2", "--drop", "0", "--windows", "1", "--length-scale", "0.05"];
+    let more = ["--max-concurrency", "1", "--out", place.out()];
+    let done = tarebench_with(&[&args[..], &more].concat(), &[("http_proxy", "http://127.0.0.1:1")]);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    assert!(done.err.contains("http_proxy"), "{}", done.err);
+    assert_eq!(server.received().iter().filter(|r| r.is_post()).count(), 2);
+}
+
+/// J5: a name that resolves to several addresses, of which one answers.
+#[test]
+fn localhost_leads_to_the_address_that_answers() {
+    let server = ForeignServer::start(|r, _| r.is_post().then(|| Answer::stream(1, 0)));
+    let place = Place::new();
+    let done = run_against(&format!("http://localhost:{}", server.address.port()), &place, 2, &[]);
+    assert_eq!(done.code, Some(0), "{}{}", done.out, done.err);
+    assert_eq!(place.json("plan.json")["environment"]["address"], server.address.to_string());
+}
+
+/// G1: two runs with the same seed share no prompt.
+#[test]
+fn two_runs_share_no_prompt() {
+    let server = ForeignServer::start(|r, _| r.is_post().then(|| Answer::stream(1, 0)));
+    let (one, other) = (Place::new(), Place::new());
+    for place in [&one, &other] {
+        assert_eq!(run_against(&server.url(), place, 20, &[]).code, Some(0));
+    }
+    let hashes = |place: &Place| place.rows().into_iter().map(|r| r.prompt_sha256).collect::<BTreeSet<_>>();
+    let (a, b) = (hashes(&one), hashes(&other));
+    assert_eq!((a.len(), b.len()), (20, 20));
+    assert!(a.is_disjoint(&b));
+}
+
+#[test]
+fn a_full_disk_ends_the_run_in_words() {
+    let place = Place::new();
+    std::fs::create_dir(&place.dir).expect("made");
+    std::os::unix::fs::symlink("/dev/full", place.dir.join("requests.jsonl")).expect("linked");
+    let flags = ["run", "--force", "--max-concurrency", "4", "--num-prompts", "2000", "--drop", "0", "--windows", "1"];
+    let done = tarebench(&[&flags[..], &["--out", place.out()]].concat());
+    assert_eq!(done.code, Some(1), "{}{}", done.out, done.err);
+    assert!(done.err.contains("requests.jsonl"), "{}", done.err);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let place = Place::new();
+    let words = format!(
+        "'{BINARY}' run --quiet --json --max-concurrency 1 --num-prompts 2 --drop 0 --windows 1 --min-duration 0 --out \
+         '{}' | true; exit ${{PIPESTATUS[0]}}",
+        place.out()
+    );
+    let mut command = Command::new("bash");
+    let done = done(&command.args(["-c", &words]).timeout(PATIENCE).output().expect("bash runs"));
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    place.assert_verifies();
+}

@@ -552,3 +552,23 @@ impl Driver for UringDriver {
         self.counters
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_in_the_way_of_a_ring_is_said() {
+        let words = |errno: i32| RingError::from_setup(io::Error::from_raw_os_error(errno)).to_string();
+        let forbidden = words(libc::EPERM);
+        assert!(forbidden.starts_with("io_uring is forbidden here"), "{forbidden}");
+        // which of the two it is depends on this host; either way it says what can be done
+        assert!(forbidden.contains("io_uring_disabled") || forbidden.contains("seccomp"), "{forbidden}");
+        let missing = words(libc::ENOSYS);
+        assert!(missing.contains("no io_uring") && missing.contains("ENOSYS"), "{missing}");
+        let old = words(libc::EINVAL);
+        assert!(old.contains("Linux 6.1"), "{old}");
+        let other = words(libc::ENOMEM);
+        assert!(other.contains("cannot be set up") && other.contains("memory"), "{other}");
+    }
+}
