@@ -701,6 +701,23 @@ fn a_server_that_dies_in_the_middle_fails_the_rest_and_loses_nothing() {
     place.assert_verifies();
 }
 
+/// H5: a kept-alive socket that the server has closed neither fails a request nor hides a second try.
+#[test]
+fn a_server_that_closes_after_each_reply_although_it_says_keep_alive() {
+    let mock = MockProcess::start(&["--close-after-reply", "--ttft", "1", "--itl", "0.1"], &[]);
+    let place = Place::new();
+    let done = run_against(&mock.url, &place, 60, &["--max-concurrency", "4"]);
+    assert_eq!(done.code, Some(0), "{}{}", done.out, done.err);
+    let rows = place.rows();
+    assert_eq!((rows.len(), count(&rows, Outcome::Ok)), (60, 60));
+    let reopened = rows.iter().filter(|r| r.flags.contains(&"reopened".to_owned())).count();
+    assert_eq!(reopened, 56, "all but the first of each connection");
+    let retried = rows.iter().filter(|r| r.retries > 0).count();
+    assert!(retried <= 4, "learnt at once, by each connection under way at most: {retried}");
+    assert!(done.err.contains("closes each connection"), "{}", done.err);
+    place.assert_verifies();
+}
+
 #[test]
 fn a_run_ends_at_its_limit_of_failures() {
     let server = ForeignServer::start(|r, _| r.is_post().then(|| Answer::json(500, "{\"error\":\"no\"}")));

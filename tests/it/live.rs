@@ -8,6 +8,7 @@ use bench_engine::wire::request::RequestTemplate;
 use calibration::mock::{Mock, MockConfig, Stopper};
 use hyper::Version;
 use serde_json::{Value, json};
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use tarebench::decode::{Case, Decoded, decode, figures};
@@ -57,9 +58,13 @@ fn found() -> Capabilities {
 
 /// One request for `model` through the real engine.
 fn ask(address: SocketAddr, model: &str, streamed: bool, found: &Capabilities) -> Row {
+    ask_with(address, model, streamed, found, "n x")
+}
+
+fn ask_with(address: SocketAddr, model: &str, streamed: bool, found: &Capabilities, prompt: &str) -> Row {
     let accept = if streamed { "text/event-stream" } else { "application/json" };
     let template = RequestTemplate::new("POST", "/v1/chat/completions", &address.to_string(), accept, &[]);
-    let body = json!({"model": model, "stream": streamed, "messages": [{"role": "user", "content": "n x"}]});
+    let body = json!({"model": model, "stream": streamed, "messages": [{"role": "user", "content": prompt}]});
     let one = OneRequest {
         address,
         request: template.expect("fields").with_json(&body.to_string()),
@@ -229,4 +234,86 @@ fn nobody_listens() {
     let error = row.error.expect("an error");
     assert_eq!((row.outcome, error.class.as_str()), (Outcome::Failed, "connect"));
     assert!(error.text.contains("ECONNREFUSED"), "{}", error.text);
+}
+
+#[test]
+fn a_large_request_is_stamped_at_its_last_byte() {
+    let server = ForeignServer::start(|r, _| r.is_post().then(|| Answer::stream(2, 0)));
+    let (prompt, found) = ("n ".to_owned() + &"word ".repeat(600_000), found());
+    let mut stamped = 0;
+    for _ in 0..5 {
+        let row = ask_with(server.address, "foreign", true, &found, &prompt);
+        assert_eq!(row.outcome, Outcome::Ok, "{:?}", row.error);
+        assert!(row.bytes_out > 3_000_000, "{}", row.bytes_out);
+        assert!(row.submit <= row.handed && row.handed <= row.sent);
+        let Some(out) = row.wire_out else { continue };
+        stamped += 1;
+        assert!(Some(out) >= row.submit);
+        let arrived = row.first_byte.and_then(|s| s.arrived).expect("a stamp");
+        assert!(out <= arrived, "the request left after its answer came: {out} > {arrived}");
+    }
+    assert!(stamped > 0 || found.stamps.is_none(), "the last byte of a large request has a stamp");
+    let received: Vec<usize> = server.received().iter().map(|r| r.body.len()).collect();
+    assert!(received.iter().all(|n| *n > 3_000_000), "{received:?}");
+}
+
+/// A listener whose connections are handled one after another by `serve`.
+fn by_hand(serve: impl Fn(std::net::TcpStream) + Send + 'static) -> SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    std::thread::spawn(move || listener.incoming().flatten().for_each(serve));
+    address
+}
+
+#[test]
+fn a_refusal_before_the_request_was_read_is_reported_and_sending_stops() {
+    let (told, sent) = std::sync::mpsc::channel();
+    let address = by_hand(move |mut socket| {
+        let mut buffer = vec![0; 4096];
+        let mut n = socket.read(&mut buffer).expect("a request");
+        let _ = socket.write_all(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nbig");
+        // what was on its way is read only when the client has had time to stop: it closes, so this ends
+        told.send(0).expect("the test waits");
+        while let Ok(more @ 1..) = socket.read(&mut buffer) {
+            n += more;
+        }
+        let _ = told.send(n);
+    });
+    let prompt = "word ".repeat(8_000_000);
+    let row = ask_with(address, "m", true, &found(), &prompt);
+    assert_eq!((row.outcome, row.http_status), (Outcome::Failed, Some(413)), "{:?}", row.error);
+    assert!(row.error.expect("an error").text.contains("big"));
+    assert_eq!(sent.recv().expect("told"), 0);
+    let arrived = sent.recv().expect("the connection was closed");
+    if row.sent.is_none() {
+        assert_eq!((row.wire_out, row.bytes_out), (None, 0), "so there is no net");
+        assert!(arrived < prompt.len(), "sending stopped");
+    }
+}
+
+#[test]
+fn a_connection_that_is_reset_is_a_transport_failure() {
+    let address = by_hand(|mut socket| {
+        let _ = socket.read(&mut [0; 16]);
+        let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n");
+        // bytes of the request are left unread, so closing resets the connection
+    });
+    let row = ask(address, "m", true, &found());
+    let error = row.error.expect("an error");
+    assert_eq!((row.outcome, error.class.as_str()), (Outcome::Failed, "transport"), "{}", error.text);
+}
+
+#[test]
+fn two_replies_in_one_packet() {
+    let address = by_hand(|mut socket| {
+        let _ = socket.read(&mut [0; 65536]);
+        let body = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"A\"}}]}\n\ndata: [DONE]\n\n";
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: ";
+        let reply = format!("{head}{}\r\n\r\n{body}", body.len());
+        let _ = socket.write_all(format!("{reply}{reply}").as_bytes());
+        let _ = socket.read(&mut [0; 65536]);
+    });
+    let row = ask(address, "m", true, &found());
+    assert_eq!((row.outcome, row.token_events, row.events), (Outcome::Ok, 1, 1), "{:?}", row.error);
+    assert!(!row.flags.iter().any(|f| f.starts_with("after_done")), "{:?}", row.flags);
 }
