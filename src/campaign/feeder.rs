@@ -103,7 +103,8 @@ impl Feeder<'_> {
             }
             let ready = self.shared.supply.len() as u64;
             let used = u128::from(made.saturating_sub(ready));
-            let soon = used * u128::from(AHEAD.ns()) / u128::from(open_for.ns().max(1));
+            // at the rate so far; the burst at the opening is no rate
+            let soon = used * u128::from(AHEAD.ns()) / u128::from(open_for.max(AHEAD).ns());
             if u128::from(ready) < soon.max(u128::from(self.concurrency)) {
                 return true;
             }
