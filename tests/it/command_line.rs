@@ -240,6 +240,16 @@ fn a_window_goes_on_past_its_number_until_it_has_lasted() {
 }
 
 #[test]
+fn a_slow_servers_window_does_not_go_on_for_a_whole_queue_of_requests() {
+    let server = ForeignServer::start(|r, _| r.is_post().then(|| Answer::stream(1, 100)));
+    let place = Place::new();
+    let done = run_against(&server.url(), &place, 2, &["--max-concurrency", "1", "--min-duration", "0.5"]);
+    assert_eq!(done.code, Some(0), "{}{}", done.out, done.err);
+    let n = place.rows().len();
+    assert!((3..20).contains(&n), "a tenth of a second each, half a second in all: {n}");
+}
+
+#[test]
 fn json_is_the_only_thing_on_standard_output_when_asked() {
     let place = Place::new();
     let small = ["run", "--max-concurrency", "2", "--num-prompts", "6", "--drop", "0", "--windows", "1", "--json"];
