@@ -252,7 +252,7 @@ fn a_large_request_is_stamped_at_its_last_byte() {
         let arrived = row.first_byte.and_then(|s| s.arrived).expect("a stamp");
         assert!(out <= arrived, "the request left after its answer came: {out} > {arrived}");
     }
-    assert!(stamped > 0 || found.stamps.is_none(), "the last byte of a large request has a stamp");
+    assert!(stamped > 0 || !found.stamps, "the last byte of a large request has a stamp");
     let received: Vec<usize> = server.received().iter().map(|r| r.body.len()).collect();
     assert!(received.iter().all(|n| *n > 3_000_000), "{received:?}");
 }
