@@ -11,7 +11,7 @@ use clap::Parser;
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tarebench::campaign::{self, Ended, Voice, mock_child};
 use tarebench::cli::{Cli, Command, DecodeArgs, MockArgs, ProbeArgs, RunArgs, VerifyArgs};
 use tarebench::plan::{Plan, key_policy};
@@ -73,9 +73,14 @@ fn run(args: RunArgs) -> anyhow::Result<u8> {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     let voice = Voice { quiet: plan.output.quiet };
-    match campaign::run(&plan, &stop, &voice)? {
-        None => Ok(0),
-        Some(ended) => {
+    match campaign::run(&plan, &stop, &voice) {
+        Err(error) if stop.load(Ordering::Relaxed) => {
+            eprintln!("error: {error:#}");
+            Ok(INTERRUPTED)
+        }
+        Err(error) => Err(error),
+        Ok(None) => Ok(0),
+        Ok(Some(ended)) => {
             print_report(&plan, &ended)?;
             Ok(status(&ended))
         }
@@ -170,7 +175,7 @@ fn probe(args: &ProbeArgs) -> anyhow::Result<u8> {
     if let Some(key) = &secret {
         headers.push(("Authorization".to_owned(), format!("Bearer {key}")));
     }
-    let identity = identity::ask(&target, &headers)?;
+    let identity = identity::ask(&target, &headers, secret.as_deref())?;
     let Some(model) = args.model.clone().or_else(|| identity.models.first().cloned()) else {
         anyhow::bail!(
             "no model: /v1/models told none ({}); name one with --model",

@@ -10,7 +10,6 @@ use bench_engine::engine::{Engine, EngineError, EngineOptions};
 use bench_engine::io::uring::probe::Capabilities;
 use bench_engine::timers::Limits;
 use bench_engine::worker::{Shared, WorkerOptions};
-use bytes::Bytes;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -68,7 +67,7 @@ impl OneRequest {
         if let Ok(mut tickets) = tickets.lock() {
             tickets.insert(0, Ticket { cell: 0, window: 0, asked });
         }
-        let _ = shared.supply.push(Job { id: 0, request: Bytes::from(self.request.clone()) });
+        let _ = shared.supply.push(Job::new(0, self.request.clone()));
         shared.supply_over.store(true, Ordering::Release);
         let mut lines = Vec::new();
         std::thread::scope(|scope| -> Result<(), EngineError> {

@@ -12,6 +12,7 @@ pub mod engine;
 pub mod exchange;
 pub mod io;
 pub mod record;
+pub mod sim;
 pub mod timers;
 pub mod units;
 pub mod wire;

@@ -9,6 +9,7 @@ use crate::timers::{Limits, Timers};
 use crate::units::{Instant, Nanos, WallInstant};
 use bytes::Bytes;
 use crossbeam_queue::ArrayQueue;
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -149,7 +150,8 @@ struct Desk {
     free_at: Box<[Due]>,
     timers: Timers,
     actions: Vec<Action>,
-    hungry: Vec<u32>,
+    /// Slots that found no request ready, the longest waiting first.
+    hungry: VecDeque<u32>,
     /// Slots that take requests.
     live: u32,
     /// Slots being opened before a window.
@@ -204,7 +206,7 @@ impl<D: Driver> Worker<D> {
             free_at: vec![due; slots].into_boxed_slice(),
             timers: Timers::new(options.limits, options.slots),
             actions: Vec::with_capacity(slots * 4 + 16),
-            hungry: Vec::with_capacity(slots),
+            hungry: VecDeque::with_capacity(slots),
             live: 0,
             preparing: 0,
             prepared: Prepared::default(),
@@ -248,7 +250,7 @@ impl<D: Driver> Worker<D> {
         self.desk.now = self.driver.now();
         for slot in 0..slots {
             self.desk.free_at[slot as usize] = Due { at: opened, wall: None };
-            self.desk.take_job(slot);
+            self.desk.is_free(slot);
         }
         self.act();
         while self.desk.live > 0 {
@@ -335,7 +337,14 @@ impl Desk {
         self.actions.push(Action::Open(slot));
     }
 
-    /// A free slot takes the next request, or retires.
+    /// A slot has become free: it takes the next request; when none is ready, that is counted once.
+    fn is_free(&mut self, slot: u32) {
+        let waiting = self.hungry.len();
+        self.take_job(slot);
+        self.report.starved += u32::from(self.hungry.len() > waiting);
+    }
+
+    /// A free slot takes the next request, waits for one, or retires.
     fn take_job(&mut self, slot: u32) {
         if self.stopping {
             self.live -= 1;
@@ -346,8 +355,7 @@ impl Desk {
             if over {
                 self.live -= 1;
             } else {
-                self.report.starved += 1;
-                self.hungry.push(slot);
+                self.hungry.push_back(slot);
             }
             return;
         };
@@ -384,11 +392,9 @@ impl Desk {
         while let Some((timer, slot)) = self.timers.expired(now) {
             self.on_timer(timer, slot);
         }
-        if !self.hungry.is_empty() {
-            for _ in 0..self.hungry.len() {
-                let slot = self.hungry.swap_remove(0);
-                self.take_job(slot);
-            }
+        for _ in 0..self.hungry.len() {
+            let Some(slot) = self.hungry.pop_front() else { break };
+            self.take_job(slot);
         }
         if !self.stopping && self.live > 0 && self.shared.stop.load(Ordering::Relaxed) {
             self.stop();
@@ -448,7 +454,7 @@ impl Desk {
             Some(read) => Due { at: read.seen, wall: read.wall },
             None => Due { at: self.now, wall: None },
         };
-        self.take_job(slot);
+        self.is_free(slot);
     }
 }
 
@@ -457,8 +463,8 @@ impl Events for Desk {
         let slot = conn.0;
         match event {
             Event::Connected { at } => self.on_connected(slot, at),
-            Event::ConnectFailed(errno) => self.on_connect_failed(slot, Ending::NoConnection(errno)),
-            Event::NoSocket(fault) => self.on_connect_failed(slot, Ending::Client(fault)),
+            Event::ConnectFailed { at, errno } => self.on_connect_failed(slot, at, Ending::NoConnection(errno)),
+            Event::NoSocket { at, fault } => self.on_connect_failed(slot, at, Ending::Client(fault)),
             Event::Handed { sequence, submit, handed } => {
                 if let Some(current) = self.current(slot, sequence) {
                     (current.submit, current.handed) = (Some(submit), Some(handed));
@@ -484,7 +490,7 @@ impl Events for Desk {
             },
             Event::Received(bytes, stamp) => self.on_received(slot, bytes, stamp),
             Event::PeerClosed { at } => self.on_gone(slot, at, None),
-            Event::ReceiveFailed(errno) => self.on_gone(slot, self.now, Some(errno)),
+            Event::ReceiveFailed { at, errno } => self.on_gone(slot, at, Some(errno)),
         }
     }
 }
@@ -522,7 +528,8 @@ impl Desk {
     }
 
     /// The driver has closed the slot already.
-    fn on_connect_failed(&mut self, slot: u32, ending: Ending) {
+    fn on_connect_failed(&mut self, slot: u32, at: Instant, ending: Ending) {
+        self.now = self.now.max(at);
         let conn = std::mem::replace(&mut self.conns[slot as usize], Conn::Closed { by_server: false });
         if let Conn::Opening { current, .. } = conn {
             self.not_opened(slot, current, ending);
@@ -532,6 +539,8 @@ impl Desk {
     fn on_received(&mut self, slot: u32, bytes: &[u8], mut stamp: ReadStamp) {
         self.now = stamp.seen;
         let current = match &mut self.conns[slot as usize] {
+            // the next request was taken up, but nothing of it has left: what came is not its reply
+            Conn::Busy(_, current) if current.submit.is_none() => return self.move_to_another(slot),
             Conn::Busy(_, current) => current,
             // bytes nobody asked for: what they belong to is unknowable, so the connection is given up
             conn @ Conn::Ready(_) => {
@@ -555,6 +564,16 @@ impl Desk {
         }
     }
 
+    /// A request of which nothing has left goes out on another connection.
+    fn move_to_another(&mut self, slot: u32) {
+        let conn = std::mem::replace(&mut self.conns[slot as usize], Conn::Closed { by_server: false });
+        if let Conn::Busy(_, current) = conn {
+            self.actions.push(Action::Close(slot));
+            self.timers.disarm(Timer::Stall, slot);
+            self.open(slot, false, Some(current));
+        }
+    }
+
     /// A reply is over, by the read stamped `end`; `all` when nothing followed it there.
     fn on_over(&mut self, slot: u32, ending: Ending, all: bool, end: ReadStamp) {
         let conn = std::mem::replace(&mut self.conns[slot as usize], Conn::Closed { by_server: false });
@@ -569,7 +588,9 @@ impl Desk {
             Conn::Ready(Open { carried: open.carried + 1, idle_since: self.now, ..open })
         } else {
             self.actions.push(Action::Close(slot));
-            let by_server = whole && (!exchange.keep_alive() || self.keep_alive == KeepAlive::Refused);
+            // where each request has a connection of its own, its end is nobody's doing but ours
+            let refused = !exchange.keep_alive() || self.keep_alive == KeepAlive::Refused;
+            let by_server = whole && self.options.reuse && refused;
             self.report.closed_by_server += u32::from(by_server);
             Conn::Closed { by_server }
         };
@@ -590,6 +611,7 @@ impl Desk {
                         // nothing was read, so nothing of worth is on it
                         let _ = self.shared.pool.push(block);
                     });
+                    self.timers.disarm(Timer::Stall, slot);
                     self.open(slot, true, Some(current.retry()));
                     return;
                 }

@@ -8,18 +8,21 @@ use crate::workload::nonce::{MAX_TRACE_ID, Nonces};
 use crate::workload::{Workload, hex, prompt};
 use bench_engine::clock::{Clock, SystemClock};
 use bench_engine::conn::Job;
-use bench_engine::units::Instant;
+use bench_engine::units::{Instant, Nanos};
 use bench_engine::wire::request::RequestTemplate;
 use bench_engine::worker::Shared;
-use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::sync::Mutex;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Requests made and not yet recorded, by job id.
 pub type Tickets = Mutex<HashMap<u64, Ticket>>;
+
+/// Time for which requests beyond the planned ones are made ahead: with more of them a window that has lasted long
+/// enough would go on until they are used up.
+const AHEAD: Nanos = Nanos::from_millis(100);
 
 /// The supply of one window.
 pub struct Feeder<'a> {
@@ -41,8 +44,12 @@ pub struct Feeder<'a> {
     pub drop: u64,
     /// Kept requests, at least.
     pub kept: u64,
-    /// Goes on until then.
-    pub not_before: Instant,
+    /// Goes on past their number until the window has lasted so long.
+    pub min_duration: Nanos,
+    /// Requests in flight at once.
+    pub concurrency: u32,
+    /// When the window opened, in ns; 0 before that.
+    pub opened: &'a AtomicU64,
     /// Where the requests go.
     pub shared: &'a Shared,
     /// What is known of them.
@@ -56,7 +63,7 @@ impl Feeder<'_> {
         let planned = self.drop + self.kept;
         let mut made = 0;
         for (trace_id, shape) in (0..=MAX_TRACE_ID).zip(self.workload.trace(self.drop, self.kept)) {
-            if trace_id >= planned && SystemClock.now() >= self.not_before {
+            if trace_id >= planned && !self.wait_to_go_on(made) {
                 break;
             }
             let nonce = self.nonces.nonce(self.serial, trace_id);
@@ -76,13 +83,34 @@ impl Feeder<'_> {
             if let Ok(mut tickets) = self.tickets.lock() {
                 tickets.insert(id, Ticket { cell: self.cell, window: self.window, asked });
             }
-            if !self.push(Job { id, request: Bytes::from(request) }) {
+            if !self.push(Job::new(id, request)) {
                 break;
             }
             made += 1;
         }
         self.shared.supply_over.store(true, Ordering::Release);
         made
+    }
+
+    /// Whether the window wants more than its number; waits while enough of them are ready.
+    fn wait_to_go_on(&self, made: u64) -> bool {
+        while self.min_duration > Nanos::ZERO && !self.shared.stop.load(Ordering::Relaxed) {
+            let opened = Instant::from_ns(self.opened.load(Ordering::Acquire));
+            let open_for = SystemClock.now().saturating_since(opened);
+            let is_open = opened > Instant::default();
+            if is_open && open_for >= self.min_duration {
+                return false;
+            }
+            let ready = self.shared.supply.len() as u64;
+            let used = u128::from(made.saturating_sub(ready));
+            // at the rate so far; the burst at the opening is no rate
+            let soon = used * u128::from(AHEAD.ns()) / u128::from(open_for.max(AHEAD).ns());
+            if u128::from(ready) < soon.max(u128::from(self.concurrency)) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_micros(300));
+        }
+        false
     }
 
     /// Waits for room; false when the window was stopped.

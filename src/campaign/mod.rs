@@ -37,7 +37,7 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What is known of a request between its making and its row.
@@ -262,7 +262,7 @@ fn find_server(
     if let Some(key) = &secret {
         headers.push(("Authorization".to_owned(), format!("Bearer {key}")));
     }
-    let identity = identity::ask(&target, &headers)?;
+    let identity = identity::ask(&target, &headers, secret.as_deref())?;
     let model = match words.model.clone().or_else(|| identity.models.first().cloned()) {
         Some(model) => model,
         None => bail!(
@@ -296,7 +296,10 @@ fn wait_for(target: &mut Target, patience: Nanos, stop: &AtomicBool, voice: &Voi
             }
         }
         let words = failure.map(|e| e.to_string()).unwrap_or_default();
-        if clock.now() >= until || stop.load(Ordering::Relaxed) {
+        if stop.load(Ordering::Relaxed) {
+            bail!("interrupted while waiting for the server ({words})");
+        }
+        if clock.now() >= until {
             bail!("{words}; is the server running? --wait SECONDS waits for it");
         }
         if !std::mem::replace(&mut told, true) {
@@ -485,7 +488,7 @@ struct Campaign<'a> {
 
 impl Campaign<'_> {
     /// Runs every window: one round of all load points after another, so that the windows of a load point lie
-    /// apart in time. True when it was interrupted.
+    /// apart in time. True when the user interrupted it.
     fn run_windows(&self) -> anyhow::Result<bool> {
         let open =
             |name: &str| File::create(self.dir.join(name)).with_context(|| self.dir.join(name).display().to_string());
@@ -521,12 +524,19 @@ impl Campaign<'_> {
                 self.rest(files)?;
             }
             for (index, cell) in self.plan.cells.iter().enumerate() {
+                if self.stop.load(Ordering::Relaxed) {
+                    return Ok(true);
+                }
                 let place = WindowPlace { index: index as u32, cell: *cell, window, serial };
                 let row = self.window(place, &nonces, tickets, desk, files)?;
                 files.window(&row)?;
                 serial += 1;
                 if row.interrupted {
-                    return Ok(true);
+                    let by_user = self.stop.load(Ordering::Relaxed);
+                    if let (false, Some(limit)) = (by_user, self.plan.stop_at_failed) {
+                        self.voice.say(format!("the run ends here: --stop-at-failed {limit} is reached"));
+                    }
+                    return Ok(by_user);
                 }
             }
         }
@@ -568,6 +578,7 @@ impl Campaign<'_> {
         let waits_before = self.shared.reader_waits.load(Ordering::Relaxed);
         let plan = self.plan;
         let feeding = AtomicBool::new(true);
+        let opened_at = AtomicU64::new(0);
         let mut opened = Instant::default();
         let mut reports: Vec<WindowReport> = Vec::new();
         let mut next_sample = Instant::default();
@@ -585,7 +596,9 @@ impl Campaign<'_> {
                 serial: place.serial,
                 drop: plan.drop,
                 kept: plan.num_prompts,
-                not_before: if min_duration == Nanos::ZERO { Instant::default() } else { start + min_duration },
+                min_duration,
+                concurrency: place.cell.concurrency,
+                opened: &opened_at,
                 shared: self.shared,
                 tickets,
             };
@@ -595,28 +608,35 @@ impl Campaign<'_> {
                 feeding.store(false, Ordering::Release);
                 made
             })?;
-            let enough = (place.cell.concurrency as usize).min(self.shared.supply.capacity());
-            while SystemClock.now() < start && self.shared.supply.len() < enough && feeding.load(Ordering::Acquire) {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            self.sample(files)?;
-            opened = SystemClock.now() + LEAD;
-            self.engine.begin_window(&slots, opened)?;
-            while !self.engine.poll_window(&mut reports)? {
-                let failed = desk.tally.failed.load(Ordering::Relaxed);
-                let too_many = plan.stop_at_failed.is_some_and(|limit| failed >= limit);
-                let broken = desk.broken.load(Ordering::Relaxed);
-                if self.stop.load(Ordering::Relaxed) || too_many || broken {
-                    self.shared.stop.store(true, Ordering::Relaxed);
+            let mut go = || -> anyhow::Result<()> {
+                let enough = (place.cell.concurrency as usize).min(self.shared.supply.capacity());
+                while SystemClock.now() < start && self.shared.supply.len() < enough && feeding.load(Ordering::Acquire)
+                {
+                    std::thread::sleep(Duration::from_millis(1));
                 }
-                self.sample_when_due(&mut next_sample, files)?;
-                std::thread::sleep(TICK);
-            }
+                self.sample(files)?;
+                opened = SystemClock.now() + LEAD;
+                opened_at.store(opened.ns(), Ordering::Release);
+                self.engine.begin_window(&slots, opened)?;
+                while !self.engine.poll_window(&mut reports)? {
+                    let failed = desk.tally.failed.load(Ordering::Relaxed);
+                    let too_many = plan.stop_at_failed.is_some_and(|limit| failed >= limit);
+                    let broken = desk.broken.load(Ordering::Relaxed);
+                    if self.stop.load(Ordering::Relaxed) || too_many || broken {
+                        self.shared.stop.store(true, Ordering::Relaxed);
+                    }
+                    self.sample_when_due(&mut next_sample, files)?;
+                    std::thread::sleep(TICK);
+                }
+                Ok(())
+            };
+            let ran = go();
             let interrupted = self.shared.stop.load(Ordering::Relaxed);
+            // whatever happened, the feeder must not wait for room that nobody makes
             self.shared.stop.store(true, Ordering::Relaxed);
             let made = feeder.join().map_err(|_| anyhow::anyhow!("the request feeder ended unexpectedly"))?;
             self.shared.stop.store(interrupted, Ordering::Relaxed);
-            Ok(made)
+            ran.map(|()| made)
         })?;
         let closed = SystemClock.now();
         self.sample(files)?;
@@ -785,6 +805,6 @@ mod tests {
         assert_eq!(timestamp(0), "1970-01-01T00-00-00");
         assert_eq!(timestamp(951_782_399_000_000_000), "2000-02-28T23-59-59");
         assert_eq!(timestamp(951_782_400_000_000_000), "2000-02-29T00-00-00");
-        assert_eq!(timestamp(1_796_149_375_000_000_000), "2026-12-01T16-22-55");
+        assert_eq!(timestamp(1_796_149_375_000_000_000), "2026-12-01T18-22-55");
     }
 }

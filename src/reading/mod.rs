@@ -484,7 +484,10 @@ impl Reading {
             asked_output_tokens: asked.output_tokens,
             length_met: completion.map(|n| n == asked.output_tokens),
             model_echo: self.model.take().map(|m| printable(&m, axis.place.secret)),
-            server_timings: self.timings.take().and_then(|t| serde_json::from_str(&t).ok()),
+            server_timings: self
+                .timings
+                .take()
+                .and_then(|t| serde_json::from_str(&without(&t, axis.place.secret)).ok()),
             nonce: asked.nonce.clone(),
             prompt_sha256: asked.prompt_sha256.clone(),
             stamps: axis.place.stamps,
@@ -509,13 +512,17 @@ fn coalesced(chunks: &[RawChunk]) -> u32 {
     groups.filter(|g| g.len() > 1).map(|g| g.len() as u32).sum()
 }
 
+/// `text` with the secret taken out.
+pub fn without(text: &str, secret: Option<&str>) -> String {
+    match secret.filter(|s| !s.is_empty()) {
+        Some(secret) => text.replace(secret, "[key]"),
+        None => text.to_owned(),
+    }
+}
+
 /// Words for a record: one line, of bounded length, without control characters or the secret.
 pub fn printable(words: &str, secret: Option<&str>) -> String {
-    let clean = match secret.filter(|s| !s.is_empty()) {
-        Some(secret) => words.replace(secret, "[key]"),
-        None => words.to_owned(),
-    };
-    let clean = clean.replace(|c: char| c.is_control(), " ");
+    let clean = without(words, secret).replace(|c: char| c.is_control(), " ");
     match clean.char_indices().nth(MAX_ERROR_CHARS) {
         Some((at, _)) => format!("{}...", &clean[..at]),
         None => clean,

@@ -1,3 +1,8 @@
 //! The one integration test binary.
 
+mod allocations;
 mod cases;
+mod command_line;
+mod foreign_server;
+mod house_rules;
+mod live;

@@ -23,9 +23,19 @@ pub enum Event<'a> {
         at: Instant,
     },
     /// It could not be opened, with this errno.
-    ConnectFailed(i32),
+    ConnectFailed {
+        /// When that was seen.
+        at: Instant,
+        /// Why.
+        errno: i32,
+    },
     /// There is no socket to open it with.
-    NoSocket(ClientFault),
+    NoSocket {
+        /// When that was seen.
+        at: Instant,
+        /// Why.
+        fault: ClientFault,
+    },
     /// The first bytes of a request were given to the kernel.
     Handed {
         /// As given with the send.
@@ -61,7 +71,12 @@ pub enum Event<'a> {
         at: Instant,
     },
     /// Receiving failed with this errno.
-    ReceiveFailed(i32),
+    ReceiveFailed {
+        /// When that was seen.
+        at: Instant,
+        /// Why.
+        errno: i32,
+    },
 }
 
 /// Takes in what happened.

@@ -326,8 +326,9 @@ impl UringDriver {
         let Some(conn) = slot.conn else { return };
         if result < 0 {
             self.close(conn);
-            let fault = ClientFault::from_errno(-result);
-            events.on(conn, fault.map_or(Event::ConnectFailed(-result), Event::NoSocket));
+            let (at, errno) = (seen, -result);
+            let fault = ClientFault::from_errno(errno);
+            events.on(conn, fault.map_or(Event::ConnectFailed { at, errno }, |fault| Event::NoSocket { at, fault }));
             return;
         }
         slot.emptied = began;
@@ -363,7 +364,8 @@ impl UringDriver {
             self.counters.receives_repeated += 1;
         } else if c.result < 0 && c.result != -libc::ECANCELED {
             goes_on = false;
-            conn.into_iter().for_each(|conn| events.on(conn, Event::ReceiveFailed(-c.result)));
+            let event = || Event::ReceiveFailed { at: seen, errno: -c.result };
+            conn.into_iter().for_each(|conn| events.on(conn, event()));
         }
         // a multishot receive ends now and then for reasons of its own: to re-arm it is normal
         let alive = self.sockets[socket as usize].conn.is_some();
@@ -539,7 +541,7 @@ impl Driver for UringDriver {
 
     fn turn(&mut self, until: Instant, events: &mut impl Events) {
         while let Some((conn, fault)) = self.faults.pop() {
-            events.on(conn, Event::NoSocket(fault));
+            events.on(conn, Event::NoSocket { at: self.clock.now(), fault });
         }
         if !self.outbox.is_empty() {
             self.send_some(events);
@@ -549,5 +551,25 @@ impl Driver for UringDriver {
 
     fn counters(&self) -> DriverCounters {
         self.counters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_in_the_way_of_a_ring_is_said() {
+        let words = |errno: i32| RingError::from_setup(io::Error::from_raw_os_error(errno)).to_string();
+        let forbidden = words(libc::EPERM);
+        assert!(forbidden.starts_with("io_uring is forbidden here"), "{forbidden}");
+        // which of the two it is depends on this host; either way it says what can be done
+        assert!(forbidden.contains("io_uring_disabled") || forbidden.contains("seccomp"), "{forbidden}");
+        let missing = words(libc::ENOSYS);
+        assert!(missing.contains("no io_uring") && missing.contains("ENOSYS"), "{missing}");
+        let old = words(libc::EINVAL);
+        assert!(old.contains("Linux 6.1"), "{old}");
+        let other = words(libc::ENOMEM);
+        assert!(other.contains("cannot be set up") && other.contains("memory"), "{other}");
     }
 }

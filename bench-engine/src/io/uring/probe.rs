@@ -31,8 +31,8 @@ impl Events for Seen {
             Event::Connected { .. } => self.connected = true,
             Event::Received(_, stamp) => self.rx |= stamp.wall.is_some(),
             Event::WireOut { .. } => self.tx = true,
-            Event::ConnectFailed(_) | Event::NoSocket(_) | Event::PeerClosed { .. } => self.failed = true,
-            Event::ReceiveFailed(_) | Event::SendFailed(_) => self.failed = true,
+            Event::ConnectFailed { .. } | Event::NoSocket { .. } | Event::PeerClosed { .. } => self.failed = true,
+            Event::ReceiveFailed { .. } | Event::SendFailed(_) => self.failed = true,
             Event::Handed { .. } | Event::Sent { .. } => {}
         }
     }
