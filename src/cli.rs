@@ -244,7 +244,7 @@ run_args! {
     /// JSON object whose fields join or replace those of every request body
     #[arg(long, value_name = "JSON", help_heading = "Target")]
     extra_body: Option<String>,
-    /// Wait so long for a port that is closed [default: 0]
+    /// Wait so long for a port that is closed, or a server that is still loading (503) [default: 0]
     #[arg(long, value_name = "SECONDS", help_heading = "Target")]
     wait: Option<f64>,
 
@@ -333,7 +333,7 @@ run_args! {
     #[arg(long, value_enum, help_heading = "Harness")]
     stamps: Option<Stamps>,
 
-    /// Run directory [default: runs/<time>-<name>]; one that is not empty is refused
+    /// Run directory [default: runs/TIME-NAME]; one that is not empty is refused
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     out: Option<PathBuf>,
     /// Write into a directory that is not empty

@@ -130,7 +130,7 @@ impl Engine {
         })
     }
 
-    /// Lets a window run from `opened` on. [`Engine::finish_window`] waits for its end.
+    /// Lets a window run from `opened` on. [`Engine::poll_window`] tells when it is over.
     ///
     /// # Errors
     /// [`EngineError::Gone`].

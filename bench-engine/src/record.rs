@@ -394,7 +394,7 @@ pub struct Due {
 /// The fixed part of a finished exchange.
 #[derive(Debug)]
 pub struct Finished {
-    /// [`crate::engine::Job`] it was.
+    /// Id of the [`crate::conn::Job`] it was.
     pub job: u64,
     /// The request's bytes, to be freed elsewhere.
     pub request: Option<Bytes>,

@@ -262,7 +262,7 @@ fn find_server(
     if let Some(key) = &secret {
         headers.push(("Authorization".to_owned(), format!("Bearer {key}")));
     }
-    let identity = identity::ask(&target, &headers, secret.as_deref())?;
+    let identity = ask_when_ready(&target, &headers, secret.as_deref(), words.wait, stop)?;
     let model = match words.model.clone().or_else(|| identity.models.first().cloned()) {
         Some(model) => model,
         None => bail!(
@@ -275,6 +275,24 @@ fn find_server(
         voice.say(format!("WARNING: --model {model:?} is not in /v1/models ({})", identity.models.join(", ")));
     }
     Ok(Server { target, identity, model, headers, secret, mock })
+}
+
+/// Asks the server what it is; while it answers that it is still loading, as long as it was to be waited for.
+fn ask_when_ready(
+    target: &Target,
+    headers: &[(String, String)],
+    secret: Option<&str>,
+    patience: Nanos,
+    stop: &AtomicBool,
+) -> anyhow::Result<Identity> {
+    let until = SystemClock.now() + patience;
+    loop {
+        let identity = identity::ask(target, headers, secret)?;
+        if !identity.not_ready || SystemClock.now() >= until || stop.load(Ordering::Relaxed) {
+            return Ok(identity);
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
 }
 
 /// Finds an address of the target that accepts connections, waiting for it when asked to.

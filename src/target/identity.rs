@@ -20,6 +20,9 @@ pub struct Identity {
     pub server: Option<String>,
     /// Why `/v1/models` told nothing.
     pub models_error: Option<String>,
+    /// The server said that it is not ready yet (503).
+    #[serde(skip)]
+    pub not_ready: bool,
 }
 
 /// Asks `/v1/models` and `/version`. A server that does not answer them is still a server; one that does not
@@ -35,6 +38,7 @@ pub fn ask(target: &Target, fields: &[(String, String)], secret: Option<&str>) -
         Err(error @ FetchError::Connect { .. }) => return Err(error),
         Err(other) => identity.models_error = Some(other.to_string()),
         Ok(reply) => {
+            identity.not_ready = reply.status == 503;
             identity.server = reply.server.map(|server| printable(&server, secret));
             let body = clean(&reply.body);
             let document: Option<Value> = serde_json::from_str(&body).ok();

@@ -309,7 +309,8 @@ impl UringDriver {
         let socket = c.user_data as u32;
         let more = cqueue::more(c.flags);
         if !more {
-            self.sockets[socket as usize].pending -= 1;
+            let pending = &mut self.sockets[socket as usize].pending;
+            *pending = pending.checked_sub(1).expect("the kernel completes each operation once");
         }
         match (c.user_data >> 32) as u8 {
             op if op == Op::Connect as u8 => self.on_connect(socket, c.result, began, seen, events),
