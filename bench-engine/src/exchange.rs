@@ -3,7 +3,7 @@
 
 use crate::record::{Blocks, ClientFault, Dispatch, Ending, NoBlock, Note, ProtocolError, ReadStamp, Tape};
 use crate::wire::body::{Body, Piece};
-use crate::wire::head::{Framing, HeadReader, MediaType, ResponseHead};
+use crate::wire::head::{self, Framing, HeadReader, MediaType, ResponseHead};
 use crate::wire::sse::{Item, Sse};
 
 /// Longest reply accepted that is not an event stream.
@@ -162,9 +162,20 @@ impl Exchange {
     }
 
     fn read_head(&mut self, input: &[u8], blocks: &mut impl Blocks) -> Result<(usize, Progress), Ending> {
-        let (taken, head) = self.head.push(input).map_err(|e| Ending::Protocol(e.into()))?;
-        let Some(head) = head else { return Ok((taken, Progress::More)) };
-        self.tape.write(Note::Head(self.head.bytes()), blocks).map_err(|NoBlock| Ending::Client(ClientFault::Pool))?;
+        let whole = if self.head.is_empty() { head::parse_whole(input) } else { Ok(None) };
+        let (taken, head) = match whole.map_err(|e| Ending::Protocol(e.into()))? {
+            Some((taken, head)) => {
+                self.note(Note::Head(&input[..taken]), blocks)?;
+                (taken, head)
+            }
+            None => {
+                let (taken, head) = self.head.push(input).map_err(|e| Ending::Protocol(e.into()))?;
+                let Some(head) = head else { return Ok((taken, Progress::More)) };
+                let collected = Note::Head(self.head.bytes());
+                self.tape.write(collected, blocks).map_err(|NoBlock| Ending::Client(ClientFault::Pool))?;
+                (taken, head)
+            }
+        };
         self.note(Note::HeadEnd, blocks)?;
         if head.status < 200 {
             self.interim += 1;

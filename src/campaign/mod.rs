@@ -62,7 +62,7 @@ pub struct Ended {
     pub interrupted: bool,
 }
 
-/// Blocks of the pool beside two for every connection: 8 MiB.
+/// Blocks of the pool beside the one that every connection fills: 8 MiB.
 const SPARE_BLOCKS: usize = 2048;
 /// Between giving the order and the opening of a window.
 const LEAD: Nanos = Nanos::from_millis(20);
@@ -130,7 +130,7 @@ pub fn run(plan: &Plan, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result
     let request = request_template(plan, &server)?;
     let reuse = plan.connection == Connection::Reuse;
     let slots = spread(most, cores.workers.len() as u32);
-    let blocks = 2 * most as usize + SPARE_BLOCKS;
+    let blocks = most as usize + SPARE_BLOCKS;
     let shared = Arc::new(Shared::new(most as usize, blocks, most as usize + 64));
     let options = EngineOptions {
         worker: WorkerOptions {

@@ -81,6 +81,11 @@ impl Default for HeadReader {
 }
 
 impl HeadReader {
+    /// Nothing was collected yet.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// Forgets what it holds.
     pub fn clear(&mut self) {
         self.len = 0;
@@ -133,6 +138,18 @@ impl HeadReader {
     fn looks_like_http2(&self) -> bool {
         let held = self.bytes();
         held.len() >= 9 && held[0] == 0 && held[3] == 4 && held[5..9] == [0; 4]
+    }
+}
+
+/// The head at the start of `input`, and its length, when all of it is there: no need to collect it.
+///
+/// # Errors
+/// [`HeadError`], as [`HeadReader::push`].
+pub fn parse_whole(input: &[u8]) -> Result<Option<(usize, ResponseHead)>, HeadError> {
+    let end = memchr::memmem::find(input, b"\r\n\r\n").map(|at| at + 4).filter(|end| *end <= MAX_HEAD_BYTES);
+    match end {
+        Some(end) if input.starts_with(b"HTTP/1.") => Ok(parse(&input[..end])?.map(|head| (end, head))),
+        _ => Ok(None),
     }
 }
 
@@ -346,6 +363,9 @@ mod tests {
             }
             prop_assert_eq!(found.map(|h| h.framing), Some(Framing::Chunked));
             prop_assert_eq!(&text[at..], b"REST");
+            let whole = parse_whole(&text[2..]).expect("parses").expect("complete");
+            prop_assert_eq!(Some(whole.1), found);
+            prop_assert_eq!(&text[2 + whole.0..], b"REST");
         }
 
         #[test]
