@@ -114,7 +114,7 @@ fn notes(raw: &Raw) -> Vec<String> {
 fn run(raw: &Raw) -> Value {
     let cells = cells(raw);
     let verdicts = run_verdicts(raw, &cells);
-    let broken_off = verdicts.iter().any(|v| v["kind"] != "failed");
+    let broken_off = verdicts.iter().any(|v| v["kind"] != "failed" && v["kind"] != "lost");
     let plan = &raw.plan;
     let planned = plan["cells"].as_array().zip(plan["windows"].as_u64()).map(|(c, w)| c.len() as u64 * w);
     let all_there = !raw.windows.is_empty() && planned.is_none_or(|n| n == raw.windows.len() as u64);
@@ -190,6 +190,10 @@ fn run_verdicts(raw: &Raw, cells: &[Value]) -> Vec<Value> {
         for window in cell["windows"].as_array().into_iter().flatten() {
             if window["interrupted"] == true {
                 found.push(verdict(&cell["cell"], &window["window"], "interrupted", &json!(wording::interrupted())));
+            }
+            let counter = |name: &str| window["client"]["counters"][name].as_u64().unwrap_or(0);
+            if let Some(text) = wording::lost(counter("ring_overflow"), counter("pool_exhausted")) {
+                found.push(verdict(&cell["cell"], &window["window"], "lost", &json!(text)));
             }
             for v in window["verdicts"].as_array().into_iter().flatten().filter(|v| v["kind"] == "failed") {
                 found.push(verdict(&cell["cell"], &window["window"], "failed", &v["text"]));

@@ -47,7 +47,7 @@ pub fn summarise(dir: &Path) -> Result<RunJson, SummaryError> {
     }));
     let tails = [("windows.jsonl", windows.tail), ("requests.jsonl", requests_tail), ("health.jsonl", health_tail)];
     verdicts.extend(tails.iter().filter_map(|(file, tail)| tail.map(|line| half_written_verdict(file, line))));
-    let broken_off = verdicts.iter().any(|v| v.kind != "failed");
+    let broken_off = verdicts.iter().any(|v| v.kind != "failed" && v.kind != "lost");
     let planned = planned_windows(&plan).is_none_or(|n| n == windows.rows.len());
     Ok(RunJson {
         schema: SCHEMA.into(),
@@ -149,6 +149,9 @@ fn window_verdicts(cell: &Cell) -> Vec<RunVerdict> {
         if window.interrupted {
             found.push(of(window, "interrupted", wording::interrupted()));
         }
+        let counters = &window.client.counters;
+        let lost = wording::lost(counters.ring_overflow, counters.pool_exhausted);
+        found.extend(lost.map(|text| of(window, "lost", text)));
         let failed = window.verdicts.iter().filter(|v| v.kind == VerdictKind::Failed);
         found.extend(failed.map(|v| of(window, "failed", v.text.clone())));
     }

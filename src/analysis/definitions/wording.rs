@@ -69,6 +69,13 @@ pub fn interrupted() -> String {
     "the window was interrupted; everything measured until then is kept".into()
 }
 
+/// Something the window cannot do without was lost in the client; None when nothing was.
+pub fn lost(completions: u64, blocks: u64) -> Option<String> {
+    (completions + blocks > 0).then(|| {
+        format!("the window is not valid: {completions} completions of the ring were lost, {blocks} times no record block was free")
+    })
+}
+
 /// Rows of a window that never closed.
 pub fn window_without_end(rows: u64) -> String {
     format!("{rows} rows belong to a window that did not close: they stay in requests.jsonl and are in no figure")

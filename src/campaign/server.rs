@@ -1,0 +1,141 @@
+//! Finding the server: the built-in mock or one that runs elsewhere, what it says it is, how it is spoken to.
+
+use super::mock_child::MockChild;
+use super::{Voice, environment};
+use crate::plan::{Plan, key_policy};
+use crate::target::address::Target;
+use crate::target::fetch::{self, FetchError};
+use crate::target::identity::{self, Identity};
+use crate::target::openai::BodyTemplate;
+use anyhow::bail;
+use bench_engine::clock::{Clock, SystemClock};
+use bench_engine::units::Nanos;
+use bench_engine::wire::request::RequestTemplate;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A server found, and how it is spoken to.
+pub(super) struct Server {
+    pub(super) target: Target,
+    pub(super) identity: Identity,
+    pub(super) model: String,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) secret: Option<String>,
+    pub(super) mock: Option<MockChild>,
+}
+
+/// Starts the mock, or waits for the server; asks it what it is.
+pub(super) fn find_server(
+    plan: &Plan,
+    dir: &Path,
+    mock_core: Option<usize>,
+    stop: &AtomicBool,
+    voice: &Voice,
+) -> anyhow::Result<Server> {
+    let words = &plan.target;
+    let (mock, url) = match &words.base_url {
+        Some(url) => (None, url.clone()),
+        None => {
+            let mock = MockChild::start(mock_core, &dir.join("truth.jsonl"), &[])?;
+            let url = mock.base_url.clone();
+            (Some(mock), url)
+        }
+    };
+    for name in environment::ignored_proxies(|name| std::env::var(name).ok()) {
+        voice.say(format!("proxy variable {name} is set and ignored: the server is spoken to directly"));
+    }
+    let mut target = Target::resolve(&url, words.address.as_deref())?;
+    wait_for(&mut target, words.wait, stop, voice)?;
+    let (name, by_flag) = &words.api_key_env;
+    let key = std::env::var(name).ok().filter(|k| !k.is_empty());
+    let (send, note) = key_policy(name, *by_flag, key.is_some() && mock.is_none(), target.is_loopback());
+    note.into_iter().for_each(|note| voice.say(note));
+    let mut headers = words.headers.clone();
+    let secret = key.filter(|_| send);
+    if let Some(key) = &secret {
+        headers.push(("Authorization".to_owned(), format!("Bearer {key}")));
+    }
+    let identity = ask_when_ready(&target, &headers, secret.as_deref(), words.wait, stop)?;
+    let model = match words.model.clone().or_else(|| identity.models.first().cloned()) {
+        Some(model) => model,
+        None => bail!(
+            "no model: /v1/models of {} told none ({}); name one with --model",
+            target.base_url,
+            identity.models_error.as_deref().unwrap_or("empty list")
+        ),
+    };
+    if !identity.models.is_empty() && !identity.models.contains(&model) {
+        voice.say(format!("WARNING: --model {model:?} is not in /v1/models ({})", identity.models.join(", ")));
+    }
+    Ok(Server { target, identity, model, headers, secret, mock })
+}
+
+/// Asks the server what it is; while it answers that it is still loading, as long as it was to be waited for.
+fn ask_when_ready(
+    target: &Target,
+    headers: &[(String, String)],
+    secret: Option<&str>,
+    patience: Nanos,
+    stop: &AtomicBool,
+) -> anyhow::Result<Identity> {
+    let until = SystemClock.now() + patience;
+    loop {
+        let identity = identity::ask(target, headers, secret)?;
+        if !identity.not_ready || SystemClock.now() >= until || stop.load(Ordering::Relaxed) {
+            return Ok(identity);
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// Finds an address of the target that accepts connections, waiting for it when asked to.
+fn wait_for(target: &mut Target, patience: Nanos, stop: &AtomicBool, voice: &Voice) -> anyhow::Result<()> {
+    let clock = SystemClock;
+    let until = clock.now() + patience;
+    let mut told = false;
+    loop {
+        let pinned = target.address;
+        let others = target.resolved.clone().into_iter().filter(|a| *a != pinned);
+        let mut failure: Option<FetchError> = None;
+        for address in std::iter::once(pinned).chain(others) {
+            match fetch::connect(address, Duration::from_secs(5)) {
+                Ok(_) => {
+                    target.use_address(address);
+                    return Ok(());
+                }
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        let words = failure.map(|e| e.to_string()).unwrap_or_default();
+        if stop.load(Ordering::Relaxed) {
+            bail!("interrupted while waiting for the server ({words})");
+        }
+        if clock.now() >= until {
+            bail!("{words}; is the server running? --wait SECONDS waits for it");
+        }
+        if !std::mem::replace(&mut told, true) {
+            voice.say(format!("{words}; waiting up to {patience}"));
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+pub(super) fn body_template(plan: &Plan, model: &str) -> BodyTemplate {
+    BodyTemplate {
+        api: plan.api,
+        model: model.to_owned(),
+        stream: plan.stream,
+        temperature: plan.temperature,
+        top_p: plan.top_p,
+        ignore_eos: plan.ignore_eos,
+        token_proof: plan.token_proof,
+        extra: plan.extra_body.clone(),
+    }
+}
+
+pub(super) fn request_template(plan: &Plan, server: &Server) -> anyhow::Result<RequestTemplate> {
+    let accept = if plan.stream { "text/event-stream" } else { "application/json" };
+    let target = &server.target;
+    Ok(RequestTemplate::new("POST", &target.path(&plan.endpoint), &target.authority, accept, &server.headers)?)
+}

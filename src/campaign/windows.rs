@@ -1,0 +1,355 @@
+//! The windows of a campaign, one round of all load points after another, each with its own facts on disk.
+
+use super::feeder::{Feeder, Tickets};
+use super::recorder::{self, Recorder};
+use super::{Voice, health};
+use crate::plan::{Cell, Plan};
+use crate::rundir::row::StampSource;
+use crate::rundir::window::{Counters, Load, LoadModel, WindowRow, WorkerShare};
+use crate::target::openai::BodyTemplate;
+use crate::workload::nonce::Nonces;
+use anyhow::{Context, bail};
+use bench_engine::clock::{Clock, SystemClock};
+use bench_engine::conn::KeepAlive;
+use bench_engine::engine::{Engine, WorkerInfo, keep_alive_of, spread};
+use bench_engine::units::{Instant, Nanos};
+use bench_engine::wire::request::RequestTemplate;
+use bench_engine::worker::{Shared, WindowReport};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Between giving the order and the opening of a window.
+const LEAD: Nanos = Nanos::from_millis(20);
+/// Pause of the control loop.
+const TICK: Duration = Duration::from_millis(20);
+
+/// A campaign under way.
+pub(super) struct Campaign<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) dir: &'a Path,
+    pub(super) run_id: &'a str,
+    pub(super) origin: Instant,
+    pub(super) engine: &'a Engine,
+    pub(super) workers: &'a [WorkerInfo],
+    pub(super) shared: &'a Shared,
+    pub(super) request: &'a RequestTemplate,
+    pub(super) body: &'a BodyTemplate,
+    pub(super) secret: Option<&'a str>,
+    pub(super) stamps: StampSource,
+    pub(super) stop: &'a AtomicBool,
+    pub(super) voice: &'a Voice,
+}
+
+impl Campaign<'_> {
+    /// Runs every window: one round of all load points after another, so that the windows of a load point lie
+    /// apart in time. True when the user interrupted it.
+    pub(super) fn run_windows(&self) -> anyhow::Result<bool> {
+        let open =
+            |name: &str| File::create(self.dir.join(name)).with_context(|| self.dir.join(name).display().to_string());
+        let mut files = Files { windows: open("windows.jsonl")?, health: open("health.jsonl")? };
+        let tickets = Tickets::default();
+        let desk = recorder::Desk::default();
+        let recorder = Recorder {
+            shared: self.shared,
+            tickets: &tickets,
+            desk: &desk,
+            run: self.run_id,
+            origin: self.origin,
+            stamps: self.stamps,
+            secret: self.secret,
+            out: BufWriter::with_capacity(1 << 18, open("requests.jsonl")?),
+        };
+        std::thread::scope(|scope| {
+            let recording =
+                std::thread::Builder::new().name("recorder".to_owned()).spawn_scoped(scope, || recorder.run())?;
+            let ran = self.rounds(&tickets, &desk, &mut files);
+            desk.over.store(true, Ordering::Release);
+            let recorded = recording.join().map_err(|_| anyhow::anyhow!("the record reader ended unexpectedly"))?;
+            recorded.with_context(|| format!("{} cannot be written", self.dir.join("requests.jsonl").display()))?;
+            ran
+        })
+    }
+
+    fn rounds(&self, tickets: &Tickets, desk: &recorder::Desk, files: &mut Files) -> anyhow::Result<bool> {
+        let nonces = Nonces::of_run(self.run_id);
+        let mut serial = 0;
+        for window in 0..self.plan.windows {
+            if window > 0 {
+                self.rest(files)?;
+            }
+            for (index, cell) in self.plan.cells.iter().enumerate() {
+                if self.stop.load(Ordering::Relaxed) {
+                    return Ok(true);
+                }
+                let place = WindowPlace { index: index as u32, cell: *cell, window, serial };
+                let row = self.window(place, &nonces, tickets, desk, files)?;
+                files.window(&row)?;
+                serial += 1;
+                if row.interrupted {
+                    let by_user = self.stop.load(Ordering::Relaxed);
+                    if let (false, Some(limit)) = (by_user, self.plan.stop_at_failed) {
+                        self.voice.say(format!("the run ends here: --stop-at-failed {limit} is reached"));
+                    }
+                    return Ok(by_user);
+                }
+            }
+        }
+        Ok(self.stop.load(Ordering::Relaxed))
+    }
+
+    fn rest(&self, files: &mut Files) -> anyhow::Result<()> {
+        let gap = Nanos::from_secs_f64(self.plan.gap_between_windows_s).unwrap_or(Nanos::ZERO);
+        let until = SystemClock.now() + gap;
+        let mut next_sample = SystemClock.now();
+        while SystemClock.now() < until && !self.stop.load(Ordering::Relaxed) {
+            self.sample_when_due(&mut next_sample, files)?;
+            std::thread::sleep(TICK);
+        }
+        Ok(())
+    }
+
+    fn window(
+        &self,
+        place: WindowPlace,
+        nonces: &Nonces,
+        tickets: &Tickets,
+        desk: &recorder::Desk,
+        files: &mut Files,
+    ) -> anyhow::Result<WindowRow> {
+        let slots = spread(place.cell.concurrency, self.workers.len() as u32);
+        let prepared = self.engine.prepare(&slots)?;
+        if let Some(failure) = prepared.iter().find_map(|p| p.failure) {
+            let opened: u32 = prepared.iter().map(|p| p.opened).sum();
+            if place.serial == 0 && opened == 0 {
+                bail!("no connection could be opened for the first window: {failure}");
+            }
+            self.voice.say(format!("WARNING: not all connections could be opened ahead: {failure}"));
+        }
+        desk.begin_window();
+        self.shared.stop.store(false, Ordering::Relaxed);
+        self.shared.supply_over.store(false, Ordering::Release);
+        let steps_before = desk.clock_steps.load(Ordering::Relaxed);
+        let waits_before = self.shared.reader_waits.load(Ordering::Relaxed);
+        let plan = self.plan;
+        let feeding = AtomicBool::new(true);
+        let opened_at = AtomicU64::new(0);
+        let mut opened = Instant::default();
+        let mut reports: Vec<WindowReport> = Vec::new();
+        let mut next_sample = Instant::default();
+        let made = std::thread::scope(|scope| -> anyhow::Result<u64> {
+            let min_duration = Nanos::from_secs_f64(plan.min_duration_s).unwrap_or(Nanos::ZERO);
+            // requests are made ahead; the window opens when the first ones of every slot are there
+            let start = SystemClock.now() + self.lead(place.cell.concurrency);
+            let feeder = Feeder {
+                workload: &plan.workload,
+                request: self.request,
+                body: self.body,
+                nonces,
+                cell: place.index,
+                window: place.window,
+                serial: place.serial,
+                drop: plan.drop,
+                kept: plan.num_prompts,
+                min_duration,
+                concurrency: place.cell.concurrency,
+                opened: &opened_at,
+                shared: self.shared,
+                tickets,
+            };
+            let feeding = &feeding;
+            let feeder = std::thread::Builder::new().name("feeder".to_owned()).spawn_scoped(scope, move || {
+                let made = feeder.run();
+                feeding.store(false, Ordering::Release);
+                made
+            })?;
+            let mut go = || -> anyhow::Result<()> {
+                let enough = (place.cell.concurrency as usize).min(self.shared.supply.capacity());
+                while SystemClock.now() < start && self.shared.supply.len() < enough && feeding.load(Ordering::Acquire)
+                {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                self.sample(files)?;
+                opened = SystemClock.now() + LEAD;
+                opened_at.store(opened.ns(), Ordering::Release);
+                self.engine.begin_window(&slots, opened)?;
+                while !self.engine.poll_window(&mut reports)? {
+                    let failed = desk.tally.failed.load(Ordering::Relaxed);
+                    let too_many = plan.stop_at_failed.is_some_and(|limit| failed >= limit);
+                    let broken = desk.broken.load(Ordering::Relaxed);
+                    if self.stop.load(Ordering::Relaxed) || too_many || broken {
+                        self.shared.stop.store(true, Ordering::Relaxed);
+                    }
+                    self.sample_when_due(&mut next_sample, files)?;
+                    std::thread::sleep(TICK);
+                }
+                Ok(())
+            };
+            let ran = go();
+            let interrupted = self.shared.stop.load(Ordering::Relaxed);
+            // whatever happened, the feeder must not wait for room that nobody makes
+            self.shared.stop.store(true, Ordering::Relaxed);
+            let made = feeder.join().map_err(|_| anyhow::anyhow!("the request feeder ended unexpectedly"))?;
+            self.shared.stop.store(interrupted, Ordering::Relaxed);
+            ran.map(|()| made)
+        })?;
+        let closed = SystemClock.now();
+        self.sample(files)?;
+        let rows = self.wait_for_rows(made, desk);
+        let counters = self.counters(&reports, desk, steps_before);
+        let row = self.window_row(place, opened, closed, rows, counters, &reports, desk);
+        self.tell(&row, &reports, desk, self.shared.reader_waits.load(Ordering::Relaxed) - waits_before);
+        Ok(row)
+    }
+
+    /// Time to make the first requests in: generous, since the window opens as soon as they are there.
+    fn lead(&self, concurrency: u32) -> Nanos {
+        Nanos::from_millis(200) + Nanos::from_micros(500 * u64::from(concurrency))
+    }
+
+    /// Requests still in the supply were never due; the others all become rows.
+    fn wait_for_rows(&self, made: u64, desk: &recorder::Desk) -> u64 {
+        let mut never_due = 0;
+        while self.shared.supply.pop().is_some() {
+            never_due += 1;
+        }
+        let expected = made - never_due;
+        while desk.tally.rows.load(Ordering::Acquire) < expected && !desk.broken.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        desk.tally.rows.load(Ordering::Acquire)
+    }
+
+    fn counters(&self, reports: &[WindowReport], desk: &recorder::Desk, steps_before: u64) -> Counters {
+        let sum = |of: fn(&WindowReport) -> u64| reports.iter().map(of).sum::<u64>();
+        Counters {
+            tx_stamps_missing: desk.tally.tx_stamps_missing.load(Ordering::Relaxed),
+            rx_stamps_missing: sum(|r| r.driver.rx_stamps_missing),
+            stamps_out_of_order: desk.tally.out_of_order.load(Ordering::Relaxed),
+            clock_steps: desk.clock_steps.load(Ordering::Relaxed) - steps_before,
+            map_uncertainty_ns: desk.map_uncertainty_ns.load(Ordering::Relaxed),
+            ring_overflow: sum(|r| r.driver.ring_overflow),
+            receives_repeated: sum(|r| r.driver.receives_repeated),
+            pool_exhausted: sum(|r| u64::from(r.pool_exhausted)),
+            supply_starved: sum(|r| u64::from(r.starved)),
+            connections_opened: sum(|r| u64::from(r.opened)),
+            connections_closed_by_server: sum(|r| u64::from(r.closed_by_server)),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)] // the row has no other maker
+    fn window_row(
+        &self,
+        place: WindowPlace,
+        opened: Instant,
+        closed: Instant,
+        rows: u64,
+        counters: Counters,
+        reports: &[WindowReport],
+        desk: &recorder::Desk,
+    ) -> WindowRow {
+        let axis = |at: Instant| at.saturating_since(self.origin).ns();
+        let share = |w: &WorkerInfo| {
+            let report = reports.iter().find(|r| r.worker == w.index).copied().unwrap_or_default();
+            WorkerShare {
+                worker: w.index,
+                core: Some(w.core as u32),
+                tid: w.tid as u64,
+                batches: report.driver.batches,
+                max_batch: u64::from(report.driver.max_batch),
+                busy_ns: report.driver.busy_ns,
+            }
+        };
+        WindowRow {
+            run: self.run_id.to_owned(),
+            cell: place.index,
+            window: place.window,
+            load: Load { model: LoadModel::Closed, concurrency: Some(place.cell.concurrency), rate: None },
+            opened: axis(opened),
+            closed: axis(closed),
+            planned: self.plan.drop + self.plan.num_prompts,
+            drop: self.plan.drop,
+            slots: place.cell.concurrency,
+            trace_hash: self.plan.trace_hash.clone(),
+            interrupted: self.shared.stop.load(Ordering::Relaxed),
+            rows,
+            last_h: desk.last_h(),
+            counters,
+            workers: self.workers.iter().map(share).collect(),
+        }
+    }
+
+    fn tell(&self, row: &WindowRow, reports: &[WindowReport], desk: &recorder::Desk, reader_waits: u64) {
+        let failed = desk.tally.failed.load(Ordering::Relaxed);
+        self.voice.say(format!(
+            "window   {}/{} at concurrency {}: {} requests, {failed} failed, {:.1} s{}",
+            row.window + 1,
+            self.plan.windows,
+            row.slots,
+            row.rows,
+            (row.closed - row.opened) as f64 / 1e9,
+            if row.interrupted { ", INTERRUPTED" } else { "" },
+        ));
+        if row.window == 0 && keep_alive_of(reports) == KeepAlive::Refused {
+            self.voice.say(
+                "         the server closes each connection after a reply although it announces keep-alive: \
+                 every request gets a new one (flag reopened)",
+            );
+        }
+        let c = &row.counters;
+        for (n, words) in [
+            (c.ring_overflow, "completions were lost: this window is not valid"),
+            (c.pool_exhausted, "times no block was free to record in: requests failed as client"),
+            (c.supply_starved, "times a free slot found no request ready: the load was late"),
+            (c.clock_steps, "steps of the wall clock: kernel stamps around them are null"),
+            (reader_waits, "times a worker waited for the record reader"),
+        ] {
+            if n > 0 {
+                self.voice.say(format!("WARNING: {n} {words}"));
+            }
+        }
+    }
+
+    fn sample_when_due(&self, next: &mut Instant, files: &mut Files) -> anyhow::Result<()> {
+        if SystemClock.now() >= *next {
+            self.sample(files)?;
+            *next = SystemClock.now() + Nanos::from_secs(1);
+        }
+        Ok(())
+    }
+
+    fn sample(&self, files: &mut Files) -> anyhow::Result<()> {
+        let t = SystemClock.now().saturating_since(self.origin).ns();
+        let cores: BTreeMap<u64, u32> = self.workers.iter().map(|w| (w.tid as u64, w.core as u32)).collect();
+        health::sample(t, &cores).iter().try_for_each(|row| write_line(&mut files.health, row))
+    }
+}
+
+/// Which window.
+#[derive(Clone, Copy)]
+struct WindowPlace {
+    index: u32,
+    cell: Cell,
+    window: u32,
+    serial: u64,
+}
+
+struct Files {
+    windows: File,
+    health: File,
+}
+
+impl Files {
+    fn window(&mut self, row: &WindowRow) -> anyhow::Result<()> {
+        write_line(&mut self.windows, row)
+    }
+}
+
+fn write_line(file: &mut File, row: &impl serde::Serialize) -> anyhow::Result<()> {
+    let mut line = serde_json::to_string(row)?;
+    line.push('\n');
+    file.write_all(line.as_bytes()).context("the run directory cannot be written")
+}
