@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tarebench::campaign::{self, Ended, Voice, mock_child};
 use tarebench::cli::{Cli, Command, DecodeArgs, MockArgs, ProbeArgs, RunArgs, VerifyArgs};
-use tarebench::plan::{Plan, key_policy};
+use tarebench::plan::{Plan, key_policy, secrets};
 use tarebench::probe::{OneRequest, show};
 use tarebench::target::address::Target;
 use tarebench::target::identity;
@@ -175,6 +175,8 @@ fn probe(args: &ProbeArgs) -> anyhow::Result<u8> {
     if let Some(key) = &secret {
         headers.push(("Authorization".to_owned(), format!("Bearer {key}")));
     }
+    let own: Vec<(String, String)> = args.header.iter().map(|p| (p.0.clone(), p.1.clone())).collect();
+    let secret = secrets(secret.as_deref(), &own);
     let identity = identity::ask(&target, &headers, secret.as_deref())?;
     let Some(model) = args.model.clone().or_else(|| identity.models.first().cloned()) else {
         anyhow::bail!(

@@ -333,6 +333,14 @@ pub fn key_policy(name: &str, by_flag: bool, is_set: bool, loopback: bool) -> (b
     }
 }
 
+/// What must not appear in any record, one a line: the key, and the values of the user's own headers. Values of fewer
+/// than eight characters keep no secret, and taking them out would garble ordinary words.
+pub fn secrets(key: Option<&str>, headers: &[(String, String)]) -> Option<String> {
+    let values = headers.iter().map(|(_, value)| value.as_str()).filter(|value| value.len() >= 8);
+    let all: Vec<&str> = key.into_iter().chain(values).collect();
+    (!all.is_empty()).then(|| all.join("\n"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -382,6 +390,10 @@ mod tests {
         assert!(key_policy("K", false, true, true).0);
         assert!(key_policy("K", true, true, false).0);
         assert_eq!(key_policy("K", false, false, true), (false, None));
+        let headers = [("X-Api-Key".to_owned(), "hidden-value".to_owned()), ("X-A".to_owned(), "1".to_owned())];
+        let secrets = secrets(Some("sk-1234"), &headers);
+        let said = crate::reading::printable("bad key sk-1234 or hidden-value, try 1", secrets.as_deref());
+        assert_eq!(said, "bad key [key] or [key], try 1");
         let text = serde_json::to_string(&plan(|a| a.api_key_env = Some("KEY".to_owned())).expect("ok")).expect("json");
         assert!(!text.contains("secret"));
     }

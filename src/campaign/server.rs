@@ -2,7 +2,7 @@
 
 use super::mock_child::MockChild;
 use super::{Voice, environment};
-use crate::plan::{Plan, key_policy};
+use crate::plan::{Plan, key_policy, secrets};
 use crate::target::address::Target;
 use crate::target::fetch::{self, FetchError};
 use crate::target::identity::{self, Identity};
@@ -56,6 +56,7 @@ pub(super) fn find_server(
     if let Some(key) = &secret {
         headers.push(("Authorization".to_owned(), format!("Bearer {key}")));
     }
+    let secret = secrets(secret.as_deref(), &words.headers);
     let identity = ask_when_ready(&target, &headers, secret.as_deref(), words.wait, stop)?;
     let model = match words.model.clone().or_else(|| identity.models.first().cloned()) {
         Some(model) => model,

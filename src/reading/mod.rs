@@ -512,12 +512,10 @@ fn coalesced(chunks: &[RawChunk]) -> u32 {
     groups.filter(|g| g.len() > 1).map(|g| g.len() as u32).sum()
 }
 
-/// `text` with the secret taken out.
-pub fn without(text: &str, secret: Option<&str>) -> String {
-    match secret.filter(|s| !s.is_empty()) {
-        Some(secret) => text.replace(secret, "[key]"),
-        None => text.to_owned(),
-    }
+/// `text` with the secrets, one a line, taken out.
+pub fn without(text: &str, secrets: Option<&str>) -> String {
+    let lines = secrets.unwrap_or_default().lines().filter(|s| !s.is_empty());
+    lines.fold(text.to_owned(), |text, secret| text.replace(secret, "[key]"))
 }
 
 /// Words for a record: one line, of bounded length, without control characters or the secret.
