@@ -24,6 +24,7 @@ use bench_engine::io::uring::probe::{Capabilities, capabilities};
 use bench_engine::worker::{Shared, WorkerOptions};
 use server::{body_template, find_server, request_template};
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -62,7 +63,8 @@ pub struct Voice {
 impl Voice {
     fn say(&self, words: impl AsRef<str>) {
         if !self.quiet {
-            eprintln!("{}", words.as_ref());
+            // whoever read it may be gone: that is no reason to end a measurement
+            let _ = writeln!(std::io::stderr(), "{}", words.as_ref());
         }
     }
 }

@@ -66,8 +66,9 @@ impl Campaign<'_> {
         std::thread::scope(|scope| {
             let recording =
                 std::thread::Builder::new().name("recorder".to_owned()).spawn_scoped(scope, || recorder.run())?;
+            let told = recorder::Told(&desk.over);
             let ran = self.rounds(&tickets, &desk, &mut files);
-            desk.over.store(true, Ordering::Release);
+            drop(told);
             let recorded = recording.join().map_err(|_| anyhow::anyhow!("the record reader ended unexpectedly"))?;
             recorded.with_context(|| format!("{} cannot be written", self.dir.join("requests.jsonl").display()))?;
             ran
