@@ -3,6 +3,7 @@
 use super::server::Server;
 use super::{Cores, Voice, environment};
 use crate::plan::Plan;
+use crate::reading::printable;
 use bench_engine::engine::WorkerInfo;
 use bench_engine::io::uring::probe::Capabilities;
 use bench_engine::record::BLOCK_BYTES;
@@ -74,7 +75,9 @@ pub(super) fn announce(plan: &Plan, facts: &RunFacts<'_>, dir: &Path, voice: &Vo
     let version = server.identity.version.as_ref().map(|v| format!(", version {v}")).unwrap_or_default();
     voice.say(format!(
         "server   {what}{} ({}), model {}{version}",
-        server.target.base_url, server.target.address, server.model
+        server.target.base_url,
+        server.target.address,
+        printable(&server.model, None)
     ));
     let loads: Vec<String> = plan.cells.iter().map(|c| c.concurrency.to_string()).collect();
     voice.say(format!(

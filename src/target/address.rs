@@ -58,7 +58,10 @@ impl Target {
     /// # Errors
     /// [`AddressError`].
     pub fn resolve(url: &str, pin: Option<&str>) -> Result<Self, AddressError> {
-        let not_a_url = |why: &str| AddressError::NotAUrl { url: url.to_owned(), why: why.to_owned() };
+        // what may be a secret (user info, a query) is not repeated
+        let shown = url.split(['?', '#']).next().unwrap_or_default();
+        let shown = shown.rsplit_once('@').map_or(shown.to_owned(), |(_, host)| format!("http://...@{host}"));
+        let not_a_url = |why: &str| AddressError::NotAUrl { url: shown.clone(), why: why.to_owned() };
         let uri: Uri = url.parse().map_err(|e: http::uri::InvalidUri| not_a_url(&e.to_string()))?;
         match uri.scheme_str() {
             Some("http") => {}
@@ -69,19 +72,24 @@ impl Target {
         if uri.authority().is_some_and(|a| a.as_str().contains('@')) {
             return Err(not_a_url("user and password in a URL would be printed; use --header or --api-key-env"));
         }
+        if uri.query().is_some() {
+            return Err(not_a_url("a query would be printed and never sent; use --header or --api-key-env"));
+        }
         let host = uri.host().filter(|h| !h.is_empty()).ok_or_else(|| not_a_url("no host"))?;
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let port = uri.port_u16().unwrap_or(80);
         let resolved: Vec<SocketAddr> =
             (bare, port).to_socket_addrs().map_err(|why| AddressError::Dns { host: host.to_owned(), why })?.collect();
-        let address = match pin {
+        let resolved = match pin {
+            // a pinned address is used or nothing is
             Some(pin) => {
-                SocketAddr::new(pin.parse::<IpAddr>().map_err(|_| AddressError::BadPin(pin.to_owned()))?, port)
+                vec![SocketAddr::new(pin.parse::<IpAddr>().map_err(|_| AddressError::BadPin(pin.to_owned()))?, port)]
             }
-            None => *resolved
-                .first()
-                .ok_or_else(|| AddressError::Dns { host: host.to_owned(), why: std::io::Error::other("no address") })?,
+            None => resolved,
         };
+        let address = *resolved
+            .first()
+            .ok_or_else(|| AddressError::Dns { host: host.to_owned(), why: std::io::Error::other("no address") })?;
         Ok(Target {
             base_url: url.trim_end_matches('/').to_owned(),
             host: host.to_owned(),
@@ -135,7 +143,11 @@ mod tests {
         assert!(words("127.0.0.1:8000").contains("http://"), "{}", words("127.0.0.1:8000"));
         assert!(words("https://x").contains("https is not supported yet"));
         assert!(words("ftp://x").contains("ftp"));
-        assert!(words("http://u:secret@x/").contains("user and password"));
+        assert!(
+            words("http://u:secret@x/").contains("user and password")
+                && !words("http://u:secret@x/").contains("secret")
+        );
+        assert!(words("http://x/?key=hidden").contains("query") && !words("http://x/?key=hidden").contains("hidden"));
         assert!(words("http://no-such-host.invalid:1").starts_with("dns:"));
     }
 }
