@@ -2,6 +2,8 @@
 //! The same wire code as the load path reads the replies.
 
 use super::address::Target;
+use bench_engine::clock::{Clock, SystemClock};
+use bench_engine::units::{Instant, Nanos};
 use bench_engine::wire::body::{Body, Piece};
 use bench_engine::wire::head::{HeadReader, ResponseHead};
 use bench_engine::wire::request::{BadField, RequestTemplate};
@@ -69,14 +71,18 @@ pub fn get(
     socket.set_read_timeout(Some(timeout))?;
     socket.set_write_timeout(Some(timeout))?;
     socket.write_all(&template.without_body())?;
-    read_reply(&mut socket)
+    let patience = Nanos::from_millis(2 * timeout.as_millis() as u64);
+    read_reply(&mut socket, SystemClock.now() + patience)
 }
 
-fn read_reply(socket: &mut impl Read) -> Result<Reply, FetchError> {
+fn read_reply(socket: &mut impl Read, until: Instant) -> Result<Reply, FetchError> {
     let (mut head, mut buffer) = (HeadReader::default(), vec![0; 64 * 1024]);
     let (mut started, mut body): (Option<(ResponseHead, Body)>, Vec<u8>) = (None, Vec::new());
     loop {
         let n = socket.read(&mut buffer)?;
+        if SystemClock.now() > until {
+            return Err(FetchError::Protocol("the reply took too long to come whole".to_owned()));
+        }
         if n == 0 {
             return match started {
                 Some((found, state)) if state.may_end() => Ok(reply(&found, &head, body)),
@@ -139,9 +145,12 @@ mod tests {
             ("HTTP/1.0 200 OK\r\n\r\nabc", "abc"),
             ("HTTP/1.1 204 No\r\n\r\n", ""),
         ] {
-            let reply = read_reply(&mut wire.as_bytes()).expect("reply");
+            let reply = read_reply(&mut wire.as_bytes(), Instant::from_ns(u64::MAX)).expect("reply");
             assert_eq!(reply.body, body.as_bytes(), "{wire}");
         }
-        assert!(read_reply(&mut "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab".as_bytes()).is_err());
+        assert!(
+            read_reply(&mut "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab".as_bytes(), Instant::from_ns(u64::MAX))
+                .is_err()
+        );
     }
 }
