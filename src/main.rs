@@ -6,14 +6,14 @@ use bench_engine::io::uring::probe::capabilities;
 use bench_engine::timers::Limits;
 use bench_engine::units::Nanos;
 use bench_engine::wire::request::RequestTemplate;
-use calibration::mock::{Mock, MockConfig};
+use calibration::mock::{Mock, MockConfig, UsageMode};
 use clap::Parser;
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tarebench::campaign::{self, Ended, Voice, mock_child};
-use tarebench::cli::{Cli, Command, DecodeArgs, MockArgs, ProbeArgs, RunArgs, VerifyArgs};
+use tarebench::cli::{Cli, Command, DecodeArgs, MockArgs, MockUsage, ProbeArgs, RunArgs, VerifyArgs};
 use tarebench::plan::{Plan, key_policy, secrets};
 use tarebench::probe::{OneRequest, show};
 use tarebench::target::address::Target;
@@ -29,7 +29,7 @@ const INTERRUPTED: u8 = 130;
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(args) => run(*args),
-        Command::Mock(args) => mock(args),
+        Command::Mock(args) => mock(*args),
         Command::Probe(args) => probe(&args),
         Command::Decode(args) => decode_file(&args),
         Command::Verify(args) => Ok(verify_dir(&args)),
@@ -125,31 +125,59 @@ fn mock(args: MockArgs) -> anyhow::Result<u8> {
         model: args.model,
         ttft: millis("--ttft", args.ttft)?,
         itl: millis("--itl", args.itl)?,
+        ttft_law: args.ttft_dist,
+        itl_law: args.itl_dist,
         jitter: args.jitter,
         seed: args.seed,
+        lockstep: args.lockstep.map(|ms| millis("--lockstep", ms)).transpose()?,
+        classes: args.class,
+        prefill_per_token: millis("--prefill-us-per-token", args.prefill_us_per_token / 1e3)?,
+        prefix_cache_blocks: args.prefix_cache,
+        cold_start: args.cold_start,
+        max_num_seqs: args.max_num_seqs,
         tokens: args.tokens,
         tokens_per_event: args.tokens_per_event,
+        role_event: !args.no_role_event,
+        reasoning: args.reasoning,
+        event_bytes: args.event_bytes,
+        merge_writes: args.merge_writes,
+        split_writes: args.split_writes,
         spin: millis("--spin", args.spin / 1e3)?,
         core: args.core,
         truth: args.truth,
+        truth_listen: args.truth_listen,
         stamp_every: args.stamp_every,
         script: args.script,
         script_bytes: args.script_bytes,
         time_scale: args.time_scale,
         until_stdin_closes: args.until_stdin_closes,
         close_after_reply: args.close_after_reply,
-        usage: !args.no_usage,
+        usage: match args.usage {
+            MockUsage::Asked => UsageMode::Asked,
+            MockUsage::None => UsageMode::None,
+            MockUsage::Final => UsageMode::Final,
+            MockUsage::Every => UsageMode::Every,
+        },
         api_key: match args.api_key_env {
             None => None,
             Some(name) => Some(std::env::var(&name).with_context(|| format!("--api-key-env {name}: not set"))?),
         },
     };
     let mock = Mock::bind(config)?;
-    println!("{}{}", mock_child::LISTENING, mock.local_addr());
+    mock.notes().iter().for_each(|note| eprintln!("mock: {note}"));
+    let mut said = format!("{}{}\n", mock_child::LISTENING, mock.local_addr());
+    if let Some(addr) = mock.truth_addr() {
+        said += &format!("mock: truth at http://{addr}/truth\n");
+    }
+    // in one write: whoever started this may read no further than the first line
+    std::io::stdout().write_all(said.as_bytes())?;
     std::io::stdout().flush()?;
     let summary = mock.run()?;
     if !args.until_stdin_closes {
         eprintln!("mock: {}", serde_json::to_string(&summary)?);
+        if let Some(reason) = &summary.unfit_reason {
+            eprintln!("mock: not fit: {reason}");
+        }
     }
     Ok(0)
 }

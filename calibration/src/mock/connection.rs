@@ -70,8 +70,8 @@ pub(super) struct Wire {
     sent: u32,
     rest: Vec<u8>,
     rest_from: usize,
-    /// Last byte and chunk number of the writes whose stamps are still out.
-    awaited: VecDeque<(u32, u32)>,
+    /// Last byte, first chunk and number of chunks of the writes whose stamps are still out.
+    awaited: VecDeque<(u32, u32, u32)>,
 }
 
 impl Wire {
@@ -116,9 +116,9 @@ impl Wire {
         self.tx == TxStamps::On
     }
 
-    /// The write just completed was stamped on behalf of chunk `chunk`.
-    pub(super) fn await_stamp(&mut self, chunk: u32) {
-        self.awaited.push_back((self.sent.wrapping_sub(1), chunk));
+    /// The write just completed was stamped on behalf of `chunks` chunks from `chunk` on.
+    pub(super) fn await_stamp(&mut self, chunk: u32, chunks: u32) {
+        self.awaited.push_back((self.sent.wrapping_sub(1), chunk, chunks));
     }
 
     pub(super) fn awaited(&self) -> usize {
@@ -221,14 +221,14 @@ impl Wire {
     /// The first stamp of a byte counts; stamps of writes nobody asked about, and second stamps, are passed over.
     fn stamped(&mut self, byte: u32, stamp: WallInstant, seen: Instant, record: &mut Record) {
         // wrapping order: a stamp of a later byte means those before it are lost
-        while let Some((awaited, chunk)) = self.awaited.front().copied() {
+        while let Some((awaited, chunk, chunks)) = self.awaited.front().copied() {
             let ahead = byte.wrapping_sub(awaited) as i32;
             if ahead < 0 {
                 return;
             }
             self.awaited.pop_front();
             if ahead == 0 {
-                if let Some(chunk) = record.chunks.get_mut(chunk as usize) {
+                for chunk in record.chunks.iter_mut().skip(chunk as usize).take(chunks as usize) {
                     (chunk.left, chunk.left_seen) = (stamp, seen);
                 }
                 return;

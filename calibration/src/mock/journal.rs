@@ -1,16 +1,18 @@
 //! Truth kept in memory while a reply runs, and written as text in the gaps between deadlines.
 
-use crate::truth::{DurationCounts, Summary};
+use super::log_file::LogFile;
+use crate::truth::Summary;
 use bench_engine::clock::ClockMap;
-use bench_engine::units::{Instant, WallInstant};
+use bench_engine::units::{Instant, Nanos, WallInstant};
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 
 /// Chunks formatted in one step: about 5 us.
 const CHUNKS_PER_STEP: usize = 16;
-/// Bytes handed to the file in one step.
-const WRITE_SIZE: usize = 16 << 10;
+/// Bytes handed to the file's thread at once.
+const WRITE_SIZE: usize = 64 << 10;
+/// A record that waits longer is formatted whether there is a gap or not.
+const PATIENCE: Nanos = Nanos::from_millis(100);
 /// Chunks and rows that may wait before pacing has to.
 const BACKLOG_LIMIT: usize = 2 << 20;
 
@@ -38,6 +40,8 @@ pub(super) struct Record {
     pub request_no: u64,
     pub rx: Option<WallInstant>,
     pub rx_user: Instant,
+    /// None while it waits for its turn, and for scripts.
+    pub started: Option<Instant>,
     pub head_written: Option<Instant>,
     pub chunks: Vec<Chunk>,
     pub done_written: Option<Instant>,
@@ -59,17 +63,16 @@ struct Row {
 /// The truth log's writer.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
-    file: Option<File>,
+    file: Option<LogFile>,
     waiting: VecDeque<Record>,
     row: Option<Row>,
     text: Vec<u8>,
     backlog: usize,
-    pub(super) lateness: DurationCounts,
     pub(super) totals: Summary,
 }
 
 impl Journal {
-    pub(super) fn new(file: Option<File>) -> Self {
+    pub(super) fn new(file: Option<LogFile>) -> Self {
         Journal { file, text: Vec::with_capacity(2 * WRITE_SIZE), ..Journal::default() }
     }
 
@@ -91,13 +94,20 @@ impl Journal {
 
     /// Whether [`Journal::step`] has something to do, once the clock map reaches the next record.
     pub(super) fn has_work(&self, map: &ClockMap) -> bool {
-        self.row.is_some() || self.text.len() >= WRITE_SIZE || self.waiting.front().is_some_and(|r| reaches(map, r))
+        self.row.is_some() || self.waiting.front().is_some_and(|r| reaches(map, r))
     }
 
-    /// A few microseconds of work: some chunks of a row, or a block to the file.
-    pub(super) fn step(&mut self, map: &ClockMap) -> io::Result<()> {
-        if self.text.len() >= WRITE_SIZE {
-            return self.write_out();
+    /// Whether a record has waited so long that it must not wait for a gap any longer.
+    pub(super) fn is_pressed(&self, now: Instant) -> bool {
+        let since = self.row.as_ref().map(|row| row.record.closed).or(self.waiting.front().map(|record| record.closed));
+        since.is_some_and(|since| now.saturating_since(since) > PATIENCE)
+    }
+
+    /// A few microseconds of work: some chunks of a row, a block to the file's thread. With `wait` that thread is
+    /// waited for where it is behind; else the work is put off.
+    pub(super) fn step(&mut self, map: &ClockMap, wait: bool) -> io::Result<()> {
+        if self.text.len() >= WRITE_SIZE && !self.hand_over(wait)? {
+            return Ok(());
         }
         let mut row = match self.row.take() {
             Some(row) => row,
@@ -136,12 +146,20 @@ impl Journal {
         Ok(())
     }
 
+    /// What is formatted goes to the file's thread, if that has room.
+    pub(super) fn hand_over(&mut self, wait: bool) -> io::Result<bool> {
+        match &mut self.file {
+            Some(file) if !self.text.is_empty() => file.hand_over(&mut self.text, wait),
+            _ => Ok(true),
+        }
+    }
+
     /// Everything that waits goes to the file, however long that takes.
     pub(super) fn flush(&mut self, map: &ClockMap) -> io::Result<()> {
         while self.has_work(map) {
-            self.step(map)?;
+            self.step(map, true)?;
         }
-        self.write_out()
+        self.hand_over(true).map(|_| ())
     }
 
     /// The last line.
@@ -150,15 +168,8 @@ impl Journal {
             let json = serde_json::to_string(summary).map_err(io::Error::other)?;
             self.text.extend_from_slice(format!("{{\"summary\":{json}}}\n").as_bytes());
         }
-        self.write_out()
-    }
-
-    fn write_out(&mut self) -> io::Result<()> {
-        if let Some(file) = &mut self.file {
-            file.write_all(&self.text)?;
-        }
-        self.text.clear();
-        Ok(())
+        self.hand_over(true)?;
+        self.file.as_mut().map_or(Ok(()), LogFile::end)
     }
 }
 
@@ -180,6 +191,7 @@ fn row_start(text: &mut Vec<u8>, record: &Record, map: &ClockMap) {
     number(text, b",\"request_no\":", Some(record.request_no));
     number(text, b",\"rx\":", rx_of(record, map).map(Instant::ns));
     number(text, b",\"rx_user\":", Some(record.rx_user.ns()));
+    number(text, b",\"started\":", record.started.map(Instant::ns));
     number(text, b",\"head_written\":", record.head_written.map(Instant::ns));
     text.extend_from_slice(b",\"chunks\":[");
 }
@@ -226,6 +238,7 @@ mod tests {
     use super::*;
     use crate::truth::{TruthChunk, TruthRow};
     use bench_engine::clock::ClockPair;
+    use std::fs::File;
 
     #[test]
     fn a_row_in_many_steps_reads_back_with_its_stamps_placed() {
@@ -251,6 +264,7 @@ mod tests {
             request_no: 5,
             rx: Some(WallInstant::from_ns(1_000_010)),
             rx_user: at(20),
+            started: Some(at(15)),
             head_written: None,
             chunks,
             done_written: Some(at(500)),
@@ -261,7 +275,7 @@ mod tests {
             stamps_asked: 21,
         };
         let path = std::env::temp_dir().join(format!("tarebench-journal-{}.jsonl", std::process::id()));
-        let mut journal = Journal::new(Some(File::create(&path).unwrap()));
+        let mut journal = Journal::new(Some(LogFile::new(File::create(&path).unwrap()).unwrap()));
         journal.push(record);
         assert!(!journal.has_work(&map), "the clock map does not reach the record yet");
         map.observe(ClockPair { before: at(700), wall: WallInstant::from_ns(1_000_700), after: at(700) });
@@ -272,6 +286,7 @@ mod tests {
         let (rows, summary): (Vec<TruthRow>, _) = crate::truth::read_truth(&log[..]).unwrap();
         assert_eq!(summary, Some(Summary::default()));
         let row = &rows[0];
+        assert_eq!(row.started, Some(15));
         assert_eq!((row.nonce.as_str(), row.rx, row.done_written, row.blocked), ("a\"b", Some(10), Some(500), true));
         assert_eq!(row.chunks.len(), 40);
         let third = TruthChunk { due: 102, before_write: 202, written: 302, left: Some(252), bytes: 7, tokens: 1 };

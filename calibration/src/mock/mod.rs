@@ -4,18 +4,27 @@
 //! shortly before and then waited for busily. Run it as a process of its own, so that it goes on telling the
 //! truth while its client is stopped.
 
+mod admission;
 mod connection;
 mod journal;
+mod log_file;
+mod metrics;
 mod openai;
 mod pacing;
+mod prefix_cache;
+mod profile;
 mod reply;
 mod request;
+mod routes;
 mod script;
 mod server;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod truth_server;
 
+pub use self::profile::{Class, Settings};
+pub use self::timeline::{LAW_LIMIT, Law, Pareto};
 pub use crate::truth::Summary;
 use bench_engine::units::Nanos;
 use nix::errno::Errno;
@@ -23,8 +32,66 @@ use nix::sys::eventfd::EventFd;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 use thiserror::Error;
+
+/// Which usage streamed replies carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UsageMode {
+    /// As the request's `stream_options` say.
+    #[default]
+    Asked,
+    /// Never.
+    None,
+    /// After the last token, asked for or not; running usage as asked.
+    Final,
+    /// Running usage on every event and after the last token, asked for or not.
+    Every,
+}
+
+/// Token events written in pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SplitWrites {
+    /// Bytes of a piece, at least 1.
+    pub bytes: usize,
+    /// Between the due times of two pieces.
+    pub pause: Nanos,
+}
+
+impl FromStr for SplitWrites {
+    type Err = String;
+
+    /// `BYTES` or `BYTES:US`.
+    fn from_str(text: &str) -> Result<SplitWrites, String> {
+        let (bytes, pause) = text.split_once(':').unwrap_or((text, "0"));
+        let bytes = bytes.parse::<usize>().ok().filter(|n| *n > 0);
+        let pause = pause.parse::<f64>().ok().and_then(|us| Nanos::from_secs_f64(us / 1e6));
+        let both = bytes.zip(pause).map(|(bytes, pause)| SplitWrites { bytes, pause });
+        both.ok_or_else(|| format!("pieces are BYTES or BYTES:US, with 1 byte or more and 0 us or more, not {text:?}"))
+    }
+}
+
+/// The first requests take longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColdStart {
+    /// So much is added to their time to first token.
+    pub extra: Nanos,
+    /// How many they are.
+    pub requests: u64,
+}
+
+impl FromStr for ColdStart {
+    type Err = String;
+
+    /// `MS:N`.
+    fn from_str(text: &str) -> Result<ColdStart, String> {
+        let (ms, n) = text.split_once(':').unwrap_or((text, ""));
+        let extra = ms.parse::<f64>().ok().and_then(|ms| Nanos::from_secs_f64(ms / 1e3));
+        let both = extra.zip(n.parse::<u64>().ok()).map(|(extra, requests)| ColdStart { extra, requests });
+        both.ok_or_else(|| format!("a cold start is MS:N, so many ms for the first N requests, not {text:?}"))
+    }
+}
 
 /// What the mock is to do.
 #[derive(Clone, Debug)]
@@ -37,22 +104,52 @@ pub struct MockConfig {
     pub ttft: Nanos,
     /// Between token events.
     pub itl: Nanos,
+    /// How `ttft` varies from request to request.
+    pub ttft_law: Law,
+    /// How `itl` varies from event to event.
+    pub itl_law: Law,
     /// 0 to 1: each interval is multiplied by `1 + jitter * u`, u uniform in [-1, 1). The same seed and the same
     /// first word of a prompt give the same intervals.
     pub jitter: f64,
-    /// Seed of the jitter.
+    /// Seed of the laws and the jitter.
     pub seed: u64,
+    /// Every token event is due on a multiple of this period of CLOCK_MONOTONIC, at most one event of a stream on
+    /// each: all streams emit at once, in the order of their connections. None or zero: each as its own timeline says.
+    pub lockstep: Option<Nanos>,
+    /// Kinds of requests with settings of their own.
+    pub classes: Vec<Class>,
+    /// Added to the time to first token for each token of the prompt that the prefix cache does not hold.
+    pub prefill_per_token: Nanos,
+    /// Blocks of 16 words that the prefix cache holds; 0: there is no cache.
+    pub prefix_cache_blocks: u32,
+    /// The first requests take longer.
+    pub cold_start: Option<ColdStart>,
+    /// Most requests that run at once; the others wait, first come first served. None: no limit.
+    pub max_num_seqs: Option<u32>,
     /// Tokens of every reply, 1 to 1,000,000; None: what the request's `max_completion_tokens` or `max_tokens` says,
     /// else 16.
     pub tokens: Option<u32>,
     /// Tokens in one event, 1 to 10,000. The interval is between events.
     pub tokens_per_event: u32,
+    /// A chat begins with an event that holds nothing but the role.
+    pub role_event: bool,
+    /// So many tokens of a chat's reply come as reasoning, before the answer. They are among its tokens.
+    pub reasoning: u32,
+    /// Each token event of a stream is padded with text to so many bytes, HTTP chunk framing included; 0: it is not.
+    pub event_bytes: u32,
+    /// Consecutive events of a stream that share a write, due with the last of them; 1 to 1,000.
+    pub merge_writes: u32,
+    /// Token events of a stream are written in pieces. The k-th piece is due k pauses after the event.
+    pub split_writes: Option<SplitWrites>,
     /// Longest busy wait before a deadline.
     pub spin: Nanos,
     /// Core to run on; None leaves that to the kernel.
     pub core: Option<usize>,
     /// File of the truth log, written anew; its rows are in [`crate::truth`].
     pub truth: Option<PathBuf>,
+    /// Address on which the truth log and the summary so far are served over HTTP. Without `truth` the log is a
+    /// temporary file.
+    pub truth_listen: Option<SocketAddr>,
     /// Kernel transmit stamp on each k-th token event of a reply, the first always; 0: on none.
     pub stamp_every: u32,
     /// Recorded streams to play instead; a request's `model` names the case.
@@ -65,8 +162,8 @@ pub struct MockConfig {
     pub until_stdin_closes: bool,
     /// Close the connection after each streamed reply although its head says keep-alive, as llama.cpp does.
     pub close_after_reply: bool,
-    /// Send usage when asked for (`stream_options.include_usage`); false: never while streaming.
-    pub usage: bool,
+    /// Which usage streamed replies carry; others always have it.
+    pub usage: UsageMode,
     /// Key wanted as `Authorization: Bearer KEY` on every path under `/v1`.
     pub api_key: Option<String>,
 }
@@ -78,20 +175,34 @@ impl Default for MockConfig {
             model: "mock".to_owned(),
             ttft: Nanos::from_millis(5),
             itl: Nanos::from_millis(1),
+            ttft_law: Law::Constant,
+            itl_law: Law::Constant,
             jitter: 0.0,
             seed: 7,
+            lockstep: None,
+            classes: Vec::new(),
+            prefill_per_token: Nanos::ZERO,
+            prefix_cache_blocks: 0,
+            cold_start: None,
+            max_num_seqs: None,
             tokens: None,
             tokens_per_event: 1,
+            role_event: true,
+            reasoning: 0,
+            event_bytes: 0,
+            merge_writes: 1,
+            split_writes: None,
             spin: Nanos::from_micros(200),
             core: None,
             truth: None,
+            truth_listen: None,
             stamp_every: 1,
             script: None,
             script_bytes: None,
             time_scale: 1.0,
             until_stdin_closes: false,
             close_after_reply: false,
-            usage: true,
+            usage: UsageMode::Asked,
             api_key: None,
         }
     }
@@ -171,16 +282,29 @@ pub enum MockError {
 }
 
 impl MockConfig {
+    /// What a request is served with that says nothing about it and has no class.
+    fn profile(&self) -> profile::Profile {
+        let MockConfig { ttft, itl, ttft_law, itl_law, jitter, lockstep, .. } = *self;
+        profile::Profile {
+            pace: timeline::Pace { ttft, itl, ttft_law, itl_law, jitter, lockstep },
+            tokens: self.tokens,
+            tokens_per_event: self.tokens_per_event,
+            event_bytes: self.event_bytes,
+            reasoning: self.reasoning,
+            merge_writes: self.merge_writes,
+        }
+    }
+
     fn check(&self) -> Result<(), MockError> {
         let wrong = |what, range, got: String| Err(MockError::Config { what, range, got });
-        if !(0.0..=1.0).contains(&self.jitter) {
-            return wrong("the jitter", "between 0 and 1", self.jitter.to_string());
+        if let Some((what, range, got)) = self.profile().fault() {
+            return wrong(what, range, got);
         }
-        if let Some(n) = self.tokens.filter(|n| !(1..=openai::TOKEN_LIMIT).contains(n)) {
-            return wrong("the number of tokens", "1 to 1,000,000", n.to_string());
+        if self.max_num_seqs == Some(0) {
+            return wrong("the number of running requests", "1 or more", "0".to_owned());
         }
-        if !(1..=10_000).contains(&self.tokens_per_event) {
-            return wrong("the number of tokens per event", "1 to 10,000", self.tokens_per_event.to_string());
+        if self.split_writes.is_some_and(|split| split.bytes == 0) {
+            return wrong("the size of a piece", "1 byte or more", "0".to_owned());
         }
         if !(self.time_scale.is_finite() && self.time_scale >= 0.0) {
             return wrong("the time scale", "0 or more", self.time_scale.to_string());
@@ -213,7 +337,8 @@ impl Stopper {
 }
 
 impl Mock {
-    /// Listens, loads the script, creates the truth log. Connections queue in the kernel from here on.
+    /// Listens, loads the script, creates the truth log and the thread that writes it. Connections queue in the kernel
+    /// from here on. Raises the soft limit of open files to the hard one.
     ///
     /// # Errors
     /// Any [`MockError`] but those of a running mock.
@@ -228,6 +353,16 @@ impl Mock {
     /// The address it listens on, with the port the kernel chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// Where the truth is served over HTTP, with the port the kernel chose.
+    pub fn truth_addr(&self) -> Option<SocketAddr> {
+        self.server.truth_addr()
+    }
+
+    /// What was done to the process that its owner should know, as sentences.
+    pub fn notes(&self) -> &[String] {
+        self.server.notes()
     }
 
     /// A handle that ends it.

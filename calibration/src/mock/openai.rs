@@ -1,9 +1,13 @@
 //! The OpenAI dialect as vLLM's Python front end speaks it: what a body asks, and the bytes of the answer.
 
+use super::UsageMode;
+use super::profile::Wish;
 use super::script::http_chunk;
+use super::timeline::fnv;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::fmt;
+use std::ops::Range;
 
 /// Most tokens a reply can have.
 pub(super) const TOKEN_LIMIT: u32 = 1_000_000;
@@ -17,14 +21,15 @@ const WORD: usize = 6;
 const COUNT: usize = 9;
 
 /// Which endpoint was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Endpoint {
+    #[default]
     Chat,
     Completions,
 }
 
 /// What one request asks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Asked {
     pub endpoint: Endpoint,
     pub model: String,
@@ -38,6 +43,10 @@ pub(super) struct Asked {
     /// Running usage on every event; only together with `include_usage`, as in vLLM.
     pub usage_each: bool,
     pub token_ids: bool,
+    /// Hashes of the prompt's words, when they were wanted.
+    pub words: Vec<u64>,
+    /// Its `mock` object.
+    pub wish: Wish,
 }
 
 /// A request that is answered with status 400.
@@ -51,23 +60,25 @@ fn bad<T>(param: &'static str, message: impl Into<String>) -> Result<T, BadReque
     Err(BadRequest { message: message.into(), param })
 }
 
+/// `HASHED`: hashes of the words are kept.
 #[derive(Deserialize)]
-struct Body {
+struct Body<const HASHED: bool> {
     model: Option<String>,
-    messages: Option<Vec<Message>>,
-    prompt: Option<Text>,
+    messages: Option<Vec<Message<HASHED>>>,
+    prompt: Option<Text<HASHED>>,
     max_tokens: Option<i64>,
     max_completion_tokens: Option<i64>,
     stream: Option<bool>,
     stream_options: Option<StreamOptions>,
     n: Option<i64>,
     return_token_ids: Option<bool>,
+    mock: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 #[derive(Deserialize)]
-struct Message {
+struct Message<const HASHED: bool> {
     #[serde(default)]
-    content: Text,
+    content: Text<HASHED>,
 }
 
 #[derive(Deserialize)]
@@ -83,53 +94,59 @@ struct ModelOnly {
 
 /// Text of any shape the dialect knows (string, parts, strings, token ids), counted and not kept.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Text {
+struct Text<const HASHED: bool> {
     words: u64,
     first: Option<String>,
+    hashes: Vec<u64>,
 }
 
-impl Text {
-    fn join(&mut self, next: Text) {
+impl<const HASHED: bool> Text<HASHED> {
+    fn join(&mut self, next: Self) {
         self.words += next.words;
         if self.first.is_none() {
             self.first = next.first;
         }
+        self.hashes.extend_from_slice(&next.hashes);
     }
 }
 
-impl<'de> Deserialize<'de> for Text {
+impl<'de, const HASHED: bool> Deserialize<'de> for Text<HASHED> {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         source.deserialize_any(TextVisitor)
     }
 }
 
-struct TextVisitor;
+struct TextVisitor<const HASHED: bool>;
 
-impl<'de> Visitor<'de> for TextVisitor {
-    type Value = Text;
+impl<'de, const HASHED: bool> Visitor<'de> for TextVisitor<HASHED> {
+    type Value = Text<HASHED>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("text, a list of texts or parts, or token ids")
     }
-    fn visit_str<E>(self, text: &str) -> Result<Text, E> {
-        let mut words = text.split_whitespace();
-        let first = words.next().map(|word| word.chars().take(NONCE_LIMIT).collect());
-        Ok(Text { words: u64::from(first.is_some()) + words.count() as u64, first })
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        let first = text.split_whitespace().next().map(|word| word.chars().take(NONCE_LIMIT).collect());
+        if HASHED {
+            let hashes: Vec<u64> = text.split_whitespace().map(|word| fnv(word.as_bytes())).collect();
+            return Ok(Text { words: hashes.len() as u64, first, hashes });
+        }
+        Ok(Text { words: text.split_whitespace().count() as u64, first, hashes: Vec::new() })
     }
-    fn visit_u64<E>(self, id: u64) -> Result<Text, E> {
-        Ok(Text { words: 1, first: Some(id.to_string()) })
+    fn visit_u64<E>(self, id: u64) -> Result<Self::Value, E> {
+        let hashes = if HASHED { vec![fnv(&id.to_le_bytes())] } else { Vec::new() };
+        Ok(Text { words: 1, first: Some(id.to_string()), hashes })
     }
-    fn visit_unit<E>(self) -> Result<Text, E> {
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
         Ok(Text::default())
     }
-    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Text, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
         let mut all = Text::default();
-        while let Some(part) = parts.next_element::<Text>()? {
+        while let Some(part) = parts.next_element::<Text<HASHED>>()? {
             all.join(part);
         }
         Ok(all)
     }
-    fn visit_map<A: MapAccess<'de>>(self, mut part: A) -> Result<Text, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut part: A) -> Result<Self::Value, A::Error> {
         let mut all = Text::default();
         while let Some(key) = part.next_key::<String>()? {
             if key == "text" {
@@ -143,12 +160,16 @@ impl<'de> Visitor<'de> for TextVisitor {
 }
 
 impl Asked {
-    /// Reads a body.
+    /// Reads a body; `hashed` keeps the hashes of the prompt's words.
     ///
     /// # Errors
     /// [`BadRequest`] with the parameter at fault.
-    pub(super) fn read(endpoint: Endpoint, body: &[u8]) -> Result<Asked, BadRequest> {
-        let body: Body = match serde_json::from_slice(body) {
+    pub(super) fn read(endpoint: Endpoint, body: &[u8], hashed: bool) -> Result<Asked, BadRequest> {
+        if hashed { Asked::read_as::<true>(endpoint, body) } else { Asked::read_as::<false>(endpoint, body) }
+    }
+
+    fn read_as<const HASHED: bool>(endpoint: Endpoint, body: &[u8]) -> Result<Asked, BadRequest> {
+        let body: Body<HASHED> = match serde_json::from_slice(body) {
             Ok(body) => body,
             Err(e) => return bad("body", format!("the body is not the JSON of a request: {e}")),
         };
@@ -163,7 +184,9 @@ impl Asked {
                     // the nonce is the first word of the first message only
                     let mut messages = messages.into_iter().map(|message| message.content);
                     let mut all = messages.next().unwrap_or_default();
-                    all.words += messages.map(|content| content.words).sum::<u64>();
+                    let first = all.first.take();
+                    messages.for_each(|content| all.join(content));
+                    all.first = first;
                     all
                 }
             },
@@ -192,6 +215,11 @@ impl Asked {
         let (include_usage, each) =
             body.stream_options.map_or((None, None), |o| (o.include_usage, o.continuous_usage_stats));
         let include_usage = include_usage.unwrap_or(false);
+        let wish = match body.mock.as_ref().map(Wish::read) {
+            None => Wish::default(),
+            Some(Ok(wish)) => wish,
+            Some(Err(message)) => return bad("mock", message),
+        };
         Ok(Asked {
             endpoint,
             model,
@@ -202,6 +230,8 @@ impl Asked {
             include_usage,
             usage_each: include_usage && each.unwrap_or(false),
             token_ids: body.return_token_ids.unwrap_or(false),
+            words: text.hashes,
+            wish,
         })
     }
 }
@@ -209,6 +239,40 @@ impl Asked {
 /// The model named in a body, for scripts, where nothing else matters.
 pub(super) fn model_of(body: &[u8]) -> Option<String> {
     serde_json::from_slice::<ModelOnly>(body).ok().map(|body| body.model)
+}
+
+/// Which usage a reply carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct UsageSent {
+    /// After the last token.
+    pub last: bool,
+    /// Running, on every event.
+    pub each: bool,
+}
+
+impl UsageSent {
+    /// What a streamed reply carries: as the request asks, unless the mock is told otherwise.
+    pub(super) fn of(asked: &Asked, mode: UsageMode) -> UsageSent {
+        match mode {
+            UsageMode::Asked => UsageSent { last: asked.include_usage, each: asked.usage_each },
+            UsageMode::None => UsageSent::default(),
+            UsageMode::Final => UsageSent { last: true, each: asked.usage_each },
+            UsageMode::Every => UsageSent { last: true, each: true },
+        }
+    }
+}
+
+/// How a reply is cut into events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Tokens in one event, at least 1.
+    pub per_event: u32,
+    /// So many tokens come as reasoning first (chat only).
+    pub reasoning: u32,
+    /// Each token event is padded to so many bytes, framing included; 0: it is not.
+    pub event_bytes: u32,
+    /// A first event with nothing but the role (chat only).
+    pub role_event: bool,
 }
 
 /// What all replies of one request share.
@@ -219,8 +283,12 @@ pub(super) struct Naming<'a> {
     pub serial: u64,
     /// Seconds since the epoch.
     pub created: u64,
+    /// At least 1.
     pub tokens: u32,
-    pub usage: bool,
+    pub usage: UsageSent,
+    /// Tokens of the prompt that the prefix cache held; None without a cache.
+    pub cached: Option<u64>,
+    pub shape: Shape,
 }
 
 impl Naming<'_> {
@@ -242,39 +310,86 @@ impl Naming<'_> {
         )
     }
 
+    /// The reply ends before the request's limit.
+    pub(super) fn stops(&self) -> bool {
+        self.tokens < self.asked.max_tokens
+    }
+
     fn finish_reason(&self) -> &'static str {
-        if self.tokens < self.asked.max_tokens { "stop" } else { "length" }
+        if self.stops() { "stop" } else { "length" }
+    }
+
+    /// Tokens that come as reasoning.
+    fn reasoning(&self) -> u32 {
+        if self.asked.endpoint == Endpoint::Chat { self.shape.reasoning.min(self.tokens) } else { 0 }
     }
 
     fn usage_json(&self, tokens: u32) -> String {
         let (prompt, completion) = (self.asked.prompt_tokens, u64::from(tokens));
         let total = prompt + completion;
-        format!("{{\"prompt_tokens\":{prompt},\"total_tokens\":{total},\"completion_tokens\":{completion}}}")
+        let mut json =
+            format!("{{\"prompt_tokens\":{prompt},\"total_tokens\":{total},\"completion_tokens\":{completion}");
+        if let Some(cached) = self.cached {
+            json += &format!(",\"prompt_tokens_details\":{{\"cached_tokens\":{cached}}}");
+        }
+        if self.reasoning() > 0 {
+            let reasoning = self.reasoning().min(tokens);
+            json += &format!(",\"completion_tokens_details\":{{\"reasoning_tokens\":{reasoning}}}");
+        }
+        json + "}"
     }
 }
 
-/// One write with tokens in it: its text counts the tokens (`t0000 t0001 `), patched in place.
+/// What a token's text is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Channel {
+    Reasoning,
+    Answer,
+}
+
+/// One event with tokens in it: its text counts the tokens (`t0000 t0001 `), patched in place.
 #[derive(Debug)]
-struct TokenWrite {
+struct TokenEvent {
     bytes: Vec<u8>,
-    text_at: usize,
+    /// Where the text stands; reasoning stands under both its names.
+    text_at: [usize; 2],
     ids_at: Option<usize>,
     /// Running usage: prompt tokens, and where the total and the completion tokens stand.
     usage: Option<(u64, usize, usize)>,
     tokens: u32,
 }
 
-impl TokenWrite {
-    fn new(naming: &Naming<'_>, before: &[u8], tokens: u32, finish: bool) -> Self {
+impl TokenEvent {
+    fn new(naming: &Naming<'_>, channel: Channel, tokens: u32, finish: bool) -> Self {
+        let plain = TokenEvent::padded(naming, channel, tokens, finish, 0);
+        let asked = naming.shape.event_bytes as usize;
+        if asked <= plain.bytes.len() {
+            return plain;
+        }
+        let data = plain.bytes.len() - 4 - hex_digits_of_chunk(plain.bytes.len());
+        let pad = data_of_chunk(asked).saturating_sub(data);
+        TokenEvent::padded(naming, channel, tokens, finish, pad)
+    }
+
+    /// With `pad` bytes of text after the tokens.
+    fn padded(naming: &Naming<'_>, channel: Channel, tokens: u32, finish: bool, pad: usize) -> Self {
         let mut data = naming.event_start().into_bytes();
         let chat = naming.asked.endpoint == Endpoint::Chat;
-        data.extend_from_slice(if chat {
-            b"{\"index\":0,\"delta\":{\"content\":\""
-        } else {
-            b"{\"index\":0,\"text\":\""
-        });
-        let text_in_data = data.len();
-        (0..tokens).for_each(|_| data.extend_from_slice(b"t0000 "));
+        let names: &[&[u8]] = match (chat, channel) {
+            (true, Channel::Answer) => &[b"{\"index\":0,\"delta\":{\"content\":\""],
+            // vLLM has used either name, and both at once
+            (true, Channel::Reasoning) => {
+                &[b"{\"index\":0,\"delta\":{\"reasoning\":\"", b"\",\"reasoning_content\":\""]
+            }
+            (false, _) => &[b"{\"index\":0,\"text\":\""],
+        };
+        let mut text_in_data = [0; 2];
+        for (at, name) in names.iter().enumerate() {
+            data.extend_from_slice(name);
+            text_in_data[at..].fill(data.len());
+            (0..tokens).for_each(|_| data.extend_from_slice(b"t0000 "));
+        }
+        data.resize(data.len() + pad, b'x');
         data.extend_from_slice(if chat { b"\"},\"logprobs\":null" } else { b"\",\"logprobs\":null" });
         match finish {
             true => data.extend_from_slice(format!(",\"finish_reason\":\"{}\"", naming.finish_reason()).as_bytes()),
@@ -297,7 +412,7 @@ impl TokenWrite {
         }
         data.extend_from_slice(b"}]");
         let mut usage_in_data = None;
-        if naming.usage && naming.asked.usage_each {
+        if naming.usage.each {
             let prompt = naming.asked.prompt_tokens;
             data.extend_from_slice(format!(",\"usage\":{{\"prompt_tokens\":{prompt},\"total_tokens\":").as_bytes());
             let total_at = data.len();
@@ -308,13 +423,16 @@ impl TokenWrite {
             data.push(b'}');
         }
         data.extend_from_slice(b"}\n\n");
-        let chunk = http_chunk(&data);
-        // everything in front of the data inside the write: earlier chunks and this chunk's size line
-        let shift = before.len() + (chunk.len() - data.len() - 2);
-        let text_at = shift + text_in_data;
-        let ids_at = ids_in_data.map(|at| shift + at);
-        let usage = usage_in_data.map(|(prompt, total, completion)| (prompt, shift + total, shift + completion));
-        TokenWrite { bytes: [before, &chunk].concat(), text_at, ids_at, usage, tokens }
+        let bytes = http_chunk(&data);
+        // the chunk's size line stands in front of the data
+        let shift = bytes.len() - data.len() - 2;
+        TokenEvent {
+            text_at: text_in_data.map(|at| shift + at),
+            ids_at: ids_in_data.map(|at| shift + at),
+            usage: usage_in_data.map(|(prompt, total, completion)| (prompt, shift + total, shift + completion)),
+            bytes,
+            tokens,
+        }
     }
 
     /// The bytes with tokens numbered from `number` on, modulo 10,000.
@@ -325,7 +443,8 @@ impl TokenWrite {
             for digit in (0..4).rev() {
                 let ascii = b'0' + (rest % 10) as u8;
                 rest /= 10;
-                self.bytes[self.text_at + place + digit] = ascii;
+                self.bytes[self.text_at[0] + place + digit] = ascii;
+                self.bytes[self.text_at[1] + place + digit] = ascii;
                 if let Some(ids_at) = self.ids_at {
                     self.bytes[ids_at + place + digit] = ascii;
                 }
@@ -340,6 +459,18 @@ impl TokenWrite {
     }
 }
 
+/// Hex digits in the size line of a chunk that is `len` bytes long with its framing.
+fn hex_digits_of_chunk(len: usize) -> usize {
+    (1..16).find(|digits| len >= 4 + digits && len - 4 - digits < 1 << (4 * digits)).unwrap_or(15)
+}
+
+/// Most data that a chunk of `len` bytes can carry, framing included. One length in each power of 16 cannot be
+/// reached; the chunk is then a byte shorter.
+fn data_of_chunk(len: usize) -> usize {
+    let digits = hex_digits_of_chunk(len);
+    len.saturating_sub(4 + digits)
+}
+
 /// Writes a number into its place, blanks in front: JSON allows those, and the length stays.
 fn right_aligned(place: &mut [u8], mut number: u64) {
     for (at, byte) in place.iter_mut().rev().enumerate() {
@@ -348,41 +479,60 @@ fn right_aligned(place: &mut [u8], mut number: u64) {
     }
 }
 
-/// All writes of one streamed reply after its head, formatted before the first is due.
+/// All events of one streamed reply, formatted before the first is due.
+///
+/// Reasoning and answer never share an event.
 #[derive(Debug)]
 pub(super) struct StreamBytes {
-    first: Option<TokenWrite>,
-    middle: Option<TokenWrite>,
-    last: TokenWrite,
+    role: Vec<u8>,
+    reasoning: Option<TokenEvent>,
+    /// The last event of the reasoning, when it has fewer tokens and is not the last of all.
+    reasoning_rest: Option<TokenEvent>,
+    answer: Option<TokenEvent>,
+    last: TokenEvent,
     tail: Vec<u8>,
+    tokens: u32,
+    reasoning_tokens: u32,
+    reasoning_events: u32,
     events: u32,
     per_event: u32,
 }
 
 impl StreamBytes {
-    /// `naming.tokens` tokens, `per_event` of them in each event but perhaps the last. Both at least 1.
-    pub(super) fn new(naming: &Naming<'_>, per_event: u32) -> Self {
-        let events = naming.tokens.div_ceil(per_event);
-        let in_last = naming.tokens - (events - 1) * per_event;
-        let role = match naming.asked.endpoint {
-            Endpoint::Chat => {
-                let role = "{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\
-                            \"finish_reason\":null}]";
-                let usage = match naming.usage && naming.asked.usage_each {
-                    true => format!(",\"usage\":{}", naming.usage_json(0)),
-                    false => String::new(),
-                };
-                let end = ",\"prompt_token_ids\":null,\"prompt_text\":null}\n\n";
-                http_chunk([&naming.event_start(), role, &usage, end].concat().as_bytes())
-            }
-            Endpoint::Completions => Vec::new(),
+    pub(super) fn new(naming: &Naming<'_>) -> Self {
+        let Shape { per_event, role_event, .. } = naming.shape;
+        let (tokens, reasoning_tokens) = (naming.tokens, naming.reasoning());
+        let reasoning_events = reasoning_tokens.div_ceil(per_event);
+        let answer_tokens = tokens - reasoning_tokens;
+        let events = reasoning_events + answer_tokens.div_ceil(per_event);
+        let mut role = Vec::new();
+        if naming.asked.endpoint == Endpoint::Chat && role_event {
+            let choice = "{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\
+                          \"finish_reason\":null}]";
+            let usage = match naming.usage.each {
+                true => format!(",\"usage\":{}", naming.usage_json(0)),
+                false => String::new(),
+            };
+            let end = ",\"prompt_token_ids\":null,\"prompt_text\":null}\n\n";
+            role = http_chunk([&naming.event_start(), choice, &usage, end].concat().as_bytes());
+        }
+        let in_last_of = |tokens: u32| tokens - (tokens.div_ceil(per_event) - 1) * per_event;
+        let event = |channel, tokens| TokenEvent::new(naming, channel, tokens, false);
+        let (last, reasoning, reasoning_rest, answer) = if answer_tokens == 0 {
+            let last = TokenEvent::new(naming, Channel::Reasoning, in_last_of(reasoning_tokens), true);
+            (last, (reasoning_events > 1).then(|| event(Channel::Reasoning, per_event)), None, None)
+        } else {
+            let last = TokenEvent::new(naming, Channel::Answer, in_last_of(answer_tokens), true);
+            let rest = reasoning_tokens % per_event;
+            (
+                last,
+                (reasoning_tokens >= per_event).then(|| event(Channel::Reasoning, per_event)),
+                (rest > 0).then(|| event(Channel::Reasoning, rest)),
+                (answer_tokens > per_event).then(|| event(Channel::Answer, per_event)),
+            )
         };
-        let before_last: &[u8] = if events == 1 { &role } else { &[] };
-        let last = TokenWrite::new(naming, before_last, in_last, true);
-        let first = (events > 1).then(|| TokenWrite::new(naming, &role, per_event, false));
-        let middle = (events > 2).then(|| TokenWrite::new(naming, &[], per_event, false));
         let mut tail = Vec::new();
-        if naming.usage {
+        if naming.usage.last {
             let usage = naming.usage_json(naming.tokens);
             let event =
                 format!("{}],\"usage\":{usage},\"system_fingerprint\":\"tarebench-mock\"}}\n\n", naming.event_start());
@@ -390,23 +540,46 @@ impl StreamBytes {
         }
         tail.extend_from_slice(&http_chunk(b"data: [DONE]\n\n"));
         tail.extend_from_slice(b"0\r\n\r\n");
-        StreamBytes { first, middle, last, tail, events, per_event }
+        StreamBytes {
+            role,
+            reasoning,
+            reasoning_rest,
+            answer,
+            last,
+            tail,
+            tokens,
+            reasoning_tokens,
+            reasoning_events,
+            events,
+            per_event,
+        }
     }
 
-    /// Number of token events, each one write.
+    /// Number of token events.
     pub(super) fn events(&self) -> u32 {
         self.events
     }
 
+    /// The event that carries the role and comes in front of the first token event; may be empty.
+    pub(super) fn role(&self) -> &[u8] {
+        &self.role
+    }
+
     /// The bytes and the tokens of event `k`, counted from 0.
     pub(super) fn event(&mut self, k: u32) -> (&[u8], u32) {
-        let write = match (k + 1 == self.events, k) {
-            (true, _) => &mut self.last,
-            (false, 0) => self.first.as_mut().expect("more than one event has a first"),
-            (false, _) => self.middle.as_mut().expect("more than two events have a middle"),
+        let (event, number) = if k + 1 == self.events {
+            let number = self.tokens - self.last.tokens;
+            (&mut self.last, number)
+        } else if k < self.reasoning_events {
+            let is_rest = k + 1 == self.reasoning_events && self.reasoning_rest.is_some();
+            let event = if is_rest { self.reasoning_rest.as_mut() } else { self.reasoning.as_mut() };
+            (event.expect("reasoning before the last event has its event"), k * self.per_event)
+        } else {
+            let number = self.reasoning_tokens + (k - self.reasoning_events) * self.per_event;
+            (self.answer.as_mut().expect("an answer of several events has one that is not its last"), number)
         };
-        let tokens = write.tokens;
-        (write.numbered(k.wrapping_mul(self.per_event)), tokens)
+        let tokens = event.tokens;
+        (event.numbered(number), tokens)
     }
 
     /// Usage, `[DONE]` and the last chunk.
@@ -417,19 +590,30 @@ impl StreamBytes {
 
 /// A reply that is not streamed.
 pub(super) fn whole_body(naming: &Naming<'_>) -> String {
-    let text: String = (0..naming.tokens).map(|k| format!("t{:04} ", k % 10_000)).collect();
-    let ids = match naming.asked.token_ids {
-        true => {
-            let ids: Vec<String> = (0..naming.tokens).map(|k| format!("1{:04}", k % 10_000)).collect();
-            format!("[{}]", ids.join(","))
+    let numbers = |tokens: Range<u32>, before: char, after: char| {
+        let mut out = String::with_capacity(WORD * tokens.len());
+        for k in tokens {
+            let digit = |power: u32| char::from(b'0' + (k / power % 10) as u8);
+            out.extend([before, digit(1000), digit(100), digit(10), digit(1), after]);
         }
+        out
+    };
+    let reasoning_tokens = naming.reasoning();
+    let text = numbers(reasoning_tokens..naming.tokens, 't', ' ');
+    let reasoning = match reasoning_tokens {
+        0 => "null".to_owned(),
+        n => format!("\"{}\"", numbers(0..n, 't', ' ')),
+    };
+    let ids = match naming.asked.token_ids {
+        true => format!("[{}]", numbers(0..naming.tokens, '1', ',').trim_end_matches(',')),
         false => "null".to_owned(),
     };
     let (object, choice) = match naming.asked.endpoint {
         Endpoint::Chat => (
             "chat.completion",
             format!(
-                "\"message\":{{\"role\":\"assistant\",\"content\":\"{text}\",\"refusal\":null,\"reasoning\":null}}"
+                "\"message\":{{\"role\":\"assistant\",\"content\":\"{text}\",\"refusal\":null,\
+                 \"reasoning\":{reasoning},\"reasoning_content\":{reasoning}}}"
             ),
         ),
         Endpoint::Completions => ("text_completion", format!("\"text\":\"{text}\"")),
@@ -467,12 +651,17 @@ pub(super) fn error_body(status: u16, message: &str, param: Option<&str>) -> Str
     serde_json::json!({"error": {"message": message, "type": kind, "param": param, "code": status}}).to_string()
 }
 
+/// The type of every body but that of `/metrics`.
+pub(super) const JSON: &str = "application/json";
+/// The type of `/metrics`.
+pub(super) const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
 /// A whole reply: head and body in one write.
-pub(super) fn plain_reply(status: u16, extra: &str, body: &str, close: bool) -> Vec<u8> {
+pub(super) fn plain_reply(status: u16, extra: &str, kind: &str, body: &str, close: bool) -> Vec<u8> {
     let connection = if close { "connection: close\r\n" } else { "" };
     format!(
         "HTTP/1.1 {status} {}\r\nserver: tarebench-mock\r\n{extra}{connection}content-length: {}\r\n\
-         content-type: application/json\r\n\r\n{body}",
+         content-type: {kind}\r\n\r\n{body}",
         reason(status),
         body.len(),
     )
@@ -518,13 +707,19 @@ mod tests {
     use serde_json::Value;
 
     fn chat(body: &str) -> Result<Asked, BadRequest> {
-        Asked::read(Endpoint::Chat, body.as_bytes())
+        Asked::read(Endpoint::Chat, body.as_bytes(), false)
     }
+
+    const SHAPE: Shape = Shape { per_event: 1, reasoning: 0, event_bytes: 0, role_event: true };
+    const ALL_USAGE: UsageSent = UsageSent { last: true, each: true };
 
     #[test]
     fn words_and_nonce_of_every_shape_of_prompt() {
         let count = |endpoint, body: &str| {
-            Asked::read(endpoint, body.as_bytes()).map(|asked| (asked.nonce, asked.prompt_tokens)).unwrap()
+            let plain = Asked::read(endpoint, body.as_bytes(), false).unwrap();
+            let hashed = Asked::read(endpoint, body.as_bytes(), true).unwrap();
+            assert_eq!((plain.words.len(), hashed.words.len() as u64), (0, plain.prompt_tokens), "{body}");
+            (plain.nonce, plain.prompt_tokens)
         };
         let n = |nonce: &str, words| (nonce.to_owned(), words);
         use Endpoint::{Chat, Completions};
@@ -564,6 +759,8 @@ mod tests {
             (r#"{"model":"m","messages":[{}],"max_tokens":5,"max_completion_tokens":-1}"#, "max_completion_tokens"),
             (r#"{"model":"m","messages":[{}],"max_tokens":1000001}"#, "max_tokens"),
             (r#"{"model":"m","messages":[{}],"n":2}"#, "n"),
+            (r#"{"model":"m","messages":[{}],"mock":{"tft":2}}"#, "mock"),
+            (r#"{"model":"m","messages":[{}],"mock":[]}"#, "body"),
             (r#"{"model":"m","messages":[{}],"stream_options":{}}"#, "stream_options"),
         ] {
             assert_eq!(chat(body).unwrap_err().param, param, "{body}");
@@ -591,37 +788,49 @@ mod tests {
 
     #[test]
     fn a_stream_counts_its_tokens_and_ends_once() {
-        for (endpoint, tokens, per_event) in [
-            (Endpoint::Chat, 1, 1),
-            (Endpoint::Chat, 2, 1),
-            (Endpoint::Chat, 7, 3),
-            (Endpoint::Completions, 1, 4),
-            (Endpoint::Completions, 5, 1),
+        for (endpoint, tokens, per_event, reasoning, role_event) in [
+            (Endpoint::Chat, 1, 1, 0, true),
+            (Endpoint::Chat, 2, 1, 0, false),
+            (Endpoint::Chat, 7, 3, 0, true),
+            (Endpoint::Chat, 7, 1, 3, true),
+            (Endpoint::Chat, 9, 2, 5, true),
+            (Endpoint::Chat, 9, 2, 4, false),
+            (Endpoint::Chat, 3, 2, 1, true),
+            (Endpoint::Chat, 5, 2, 8, true),
+            (Endpoint::Chat, 2, 2, 2, true),
+            (Endpoint::Completions, 1, 4, 0, true),
+            (Endpoint::Completions, 5, 1, 2, true),
         ] {
             let asked = Asked {
                 endpoint,
                 model: "m\"x".to_owned(),
-                nonce: String::new(),
                 prompt_tokens: 3,
                 max_tokens: tokens,
                 stream: true,
-                include_usage: true,
-                usage_each: true,
                 token_ids: true,
+                ..Asked::default()
             };
-            let naming = Naming { asked: &asked, serial: 1, created: 2, tokens, usage: true };
-            let mut stream = StreamBytes::new(&naming, per_event);
-            assert_eq!(stream.events(), tokens.div_ceil(per_event));
-            let (mut text, mut ids, mut total) = (String::new(), Vec::new(), 0);
-            for k in 0..stream.events() {
-                let (bytes, n) = stream.event(k);
-                total += n;
-                let mut chunks = unchunk(bytes);
-                if k == 0 && endpoint == Endpoint::Chat {
-                    let role = data(&chunks.remove(0));
+            let shape = Shape { per_event, reasoning, role_event, ..SHAPE };
+            let naming =
+                Naming { asked: &asked, serial: 1, created: 2, tokens, usage: ALL_USAGE, cached: Some(2), shape };
+            let chat = endpoint == Endpoint::Chat;
+            let reasoning = if chat { reasoning.min(tokens) } else { 0 };
+            let mut stream = StreamBytes::new(&naming);
+            let events = reasoning.div_ceil(per_event) + (tokens - reasoning).div_ceil(per_event);
+            assert_eq!(stream.events(), events);
+            match unchunk(stream.role()).first() {
+                Some(role) => {
+                    let role = data(role);
                     assert_eq!(role["choices"][0]["delta"]["role"], "assistant");
                     assert_eq!(role["usage"]["completion_tokens"], 0);
                 }
+                None => assert!(!chat || !role_event),
+            }
+            let (mut thought, mut text, mut ids, mut total) = (String::new(), String::new(), Vec::new(), 0);
+            for k in 0..stream.events() {
+                let (bytes, n) = stream.event(k);
+                total += n;
+                let chunks = unchunk(bytes);
                 assert_eq!(chunks.len(), 1);
                 let event = data(&chunks[0]);
                 assert_eq!(event["model"], "m\"x");
@@ -630,29 +839,84 @@ mod tests {
                     (&total.into(), &(3 + total).into())
                 );
                 let choice = &event["choices"][0];
-                let part = if endpoint == Endpoint::Chat { &choice["delta"]["content"] } else { &choice["text"] };
-                text += part.as_str().unwrap();
+                if chat {
+                    let delta = &choice["delta"];
+                    assert_eq!(delta["reasoning"], delta["reasoning_content"]);
+                    assert!(delta["reasoning"].is_string() != delta["content"].is_string());
+                    thought += delta["reasoning"].as_str().unwrap_or("");
+                    text += delta["content"].as_str().unwrap_or("");
+                } else {
+                    text += choice["text"].as_str().unwrap();
+                }
                 ids.extend(choice["token_ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap()));
                 let finish = if k + 1 == stream.events() { Value::from("length") } else { Value::Null };
                 assert_eq!(choice["finish_reason"], finish);
             }
+            let numbered = |range: Range<u32>| range.map(|k| format!("t{k:04} ")).collect::<String>();
             assert_eq!(total, tokens);
-            assert_eq!(text, (0..tokens).map(|k| format!("t{k:04} ")).collect::<String>());
+            assert_eq!((thought, text), (numbered(0..reasoning), numbered(reasoning..tokens)));
             assert_eq!(ids, (0..u64::from(tokens)).map(|k| 10_000 + k).collect::<Vec<_>>());
             let tail = unchunk(stream.tail().strip_suffix(b"0\r\n\r\n").unwrap());
-            assert_eq!(data(&tail[0])["usage"]["completion_tokens"], tokens);
+            let usage = &data(&tail[0])["usage"];
+            assert_eq!(usage["completion_tokens"], tokens);
+            assert_eq!(usage["prompt_tokens_details"]["cached_tokens"], 2);
+            let expected = if reasoning > 0 { Value::from(reasoning) } else { Value::Null };
+            assert_eq!(usage["completion_tokens_details"]["reasoning_tokens"], expected);
             assert_eq!(tail[1], "data: [DONE]\n\n");
             let whole: Value = serde_json::from_str(&whole_body(&naming)).unwrap();
-            assert_eq!(whole["usage"]["prompt_tokens"], 3);
+            assert_eq!(whole["usage"], *usage);
+            assert_eq!(whole["choices"][0]["token_ids"].as_array().unwrap().len(), tokens as usize);
+            if chat {
+                let message = &whole["choices"][0]["message"];
+                assert_eq!(message["content"], numbered(reasoning..tokens));
+                let thought = if reasoning > 0 { Value::from(numbered(0..reasoning)) } else { Value::Null };
+                assert_eq!((&message["reasoning"], &message["reasoning_content"]), (&thought, &thought));
+            }
         }
     }
 
     #[test]
-    fn a_token_event_has_the_size_of_vllms() {
+    fn usage_is_sent_as_asked_or_as_told() {
+        let asked = |include_usage, usage_each| Asked { include_usage, usage_each, ..Asked::default() };
+        let sent = |asked, mode| {
+            let UsageSent { last, each } = UsageSent::of(&asked, mode);
+            (last, each)
+        };
+        assert_eq!(sent(asked(false, false), UsageMode::Asked), (false, false));
+        assert_eq!(sent(asked(true, true), UsageMode::Asked), (true, true));
+        assert_eq!(sent(asked(true, true), UsageMode::None), (false, false));
+        assert_eq!(sent(asked(false, false), UsageMode::Final), (true, false));
+        assert_eq!(sent(asked(true, true), UsageMode::Final), (true, true));
+        assert_eq!(sent(asked(false, false), UsageMode::Every), (true, true));
+    }
+
+    fn event_size(event_bytes: u32) -> usize {
         let body = r#"{"model":"mock","messages":[{"content":"a"}],"stream":true,"max_tokens":9}"#;
         let asked = chat(body).unwrap();
-        let naming = Naming { asked: &asked, serial: 1, created: 1_795_969_149, tokens: 9, usage: false };
-        let size = StreamBytes::new(&naming, 1).event(1).0.len();
-        assert!((190..=240).contains(&size), "{size}");
+        let (usage, shape) = (UsageSent::default(), Shape { event_bytes, ..SHAPE });
+        let created = 1_795_969_149;
+        let naming = Naming { asked: &asked, serial: 1, created, tokens: 9, usage, cached: None, shape };
+        let mut stream = StreamBytes::new(&naming);
+        let bytes = stream.event(1).0;
+        let event = data(&unchunk(bytes)[0]);
+        assert!(event["choices"][0]["delta"]["content"].as_str().unwrap().starts_with("t0001 "));
+        bytes.len()
+    }
+
+    #[test]
+    fn a_token_event_has_the_size_of_vllms() {
+        assert!((190..=240).contains(&event_size(0)), "{}", event_size(0));
+    }
+
+    #[test]
+    fn events_are_padded_to_the_byte() {
+        for size in [250, 261, 263, 300, 4_096, 65_536, 1 << 20] {
+            assert_eq!(event_size(size), size as usize);
+        }
+        // no chunk is so long: 0xff bytes of data make 261, 0x100 make 263
+        for (size, nearest) in [(262, 261), (4_102, 4_102), (4_103, 4_102), (65_544, 65_543)] {
+            assert_eq!(event_size(size), nearest, "{size}");
+        }
+        assert_eq!(event_size(10), event_size(0), "never cut");
     }
 }

@@ -10,6 +10,7 @@ use std::os::fd::AsFd;
 const NOWHERE: u32 = u32::MAX;
 
 /// A binary min-heap with at most one deadline per slot, so that it is never larger than the number of slots.
+/// Equal deadlines come in the order of their slots.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
     heap: Vec<(Instant, u32)>,
@@ -55,7 +56,7 @@ impl Deadlines {
     }
 
     fn up(&mut self, mut at: usize) -> usize {
-        while at > 0 && self.heap[at].0 < self.heap[(at - 1) / 2].0 {
+        while at > 0 && self.heap[at] < self.heap[(at - 1) / 2] {
             self.swap(at, (at - 1) / 2);
             at = (at - 1) / 2;
         }
@@ -66,10 +67,10 @@ impl Deadlines {
         loop {
             let left = 2 * at + 1;
             let Some(mut least) = (left < self.heap.len()).then_some(left) else { return };
-            if left + 1 < self.heap.len() && self.heap[left + 1].0 < self.heap[left].0 {
+            if left + 1 < self.heap.len() && self.heap[left + 1] < self.heap[left] {
                 least = left + 1;
             }
-            if self.heap[at].0 <= self.heap[least].0 {
+            if self.heap[at] <= self.heap[least] {
                 return;
             }
             self.swap(at, least);
@@ -160,16 +161,15 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(heap.heap.len(), map.len());
-                let first = heap.first().map(|(due, slot)| (due.ns(), map.get(&slot).copied()));
-                let least = map.values().min().copied();
-                prop_assert_eq!(first, least.map(|due| (due, Some(due))));
+                let first = heap.first().map(|(due, slot)| (due.ns(), slot));
+                prop_assert_eq!(first, map.iter().map(|(slot, due)| (*due, *slot)).min());
             }
             let mut drained = Vec::new();
             while let Some((due, slot)) = heap.first() {
-                drained.push(due.ns());
+                drained.push((due.ns(), slot));
                 heap.remove(slot);
             }
-            let mut sorted: Vec<u64> = map.into_values().collect();
+            let mut sorted: Vec<(u64, u32)> = map.into_iter().map(|(slot, due)| (due, slot)).collect();
             sorted.sort_unstable();
             prop_assert_eq!(drained, sorted);
         }

@@ -1,13 +1,16 @@
 //! The loop: deadlines first, then reads, then the truth log, then sleep.
 
+use super::admission::{Admission, Turn};
 use super::connection::{RX_STAMPS, Read, Wire, control_buffer};
 use super::journal::{Journal, Record};
-use super::openai::{self, Asked, Endpoint, Naming, StreamBytes};
+use super::log_file::LogFile;
+use super::metrics::{Finish, Metrics};
 use super::pacing::{Deadlines, Waiter};
+use super::prefix_cache::PrefixCache;
 use super::reply::{Next, Reply, Score};
 use super::request::{Found, Refusal, Request, RequestReader};
-use super::script::{self, Case, SCRIPT_HEAD};
-use super::timeline::{Timeline, request_seed, splitmix64};
+use super::script::{self, Case};
+use super::truth_server::{Fitness, TruthServer};
 use super::{MockConfig, MockError};
 use crate::truth::Summary;
 use bench_engine::clock::{Clock, ClockMap, SystemClock};
@@ -55,8 +58,11 @@ const STAMPS_OUT: usize = 64;
 const READS_IN_A_ROW: usize = 4;
 /// How long a record waits for its last stamps.
 const STAMP_WAIT: Nanos = Nanos::from_millis(100);
-/// How long a refused client may go on sending before the socket closes on it.
-const LINGER: Nanos = Nanos::from_secs(2);
+/// How old the fitness that is served may be, the gap to the next deadline that bringing it up to date needs, and the
+/// age at which that is done without a gap.
+const FITNESS_EVERY: Nanos = Nanos::from_millis(250);
+const FITNESS_GAP: Nanos = Nanos::from_micros(100);
+const FITNESS_LATEST: Nanos = Nanos::from_secs(2);
 
 const LISTENER: u64 = u64::MAX;
 const TIMER: u64 = u64::MAX - 1;
@@ -66,21 +72,21 @@ const STOPPER: u64 = u64::MAX - 4;
 
 /// A request, or what is left of one, waiting its turn.
 #[derive(Debug)]
-struct Arrived {
-    what: Result<Box<Request>, Refusal>,
-    rx: Option<WallInstant>,
-    rx_user: Instant,
+pub(super) struct Arrived {
+    pub what: Result<Box<Request>, Refusal>,
+    pub rx: Option<WallInstant>,
+    pub rx_user: Instant,
 }
 
 #[derive(Debug)]
-struct Connection {
+pub(super) struct Connection {
     wire: Wire,
-    serial: u64,
-    peer_port: u16,
+    pub serial: u64,
+    pub peer_port: u16,
     reader: RequestReader,
-    arrived: VecDeque<Arrived>,
+    pub arrived: VecDeque<Arrived>,
     arrived_bytes: usize,
-    requests: u64,
+    pub requests: u64,
     reply: Option<Reply>,
     /// The last reply's truth, waiting for stamps.
     settling: Option<Record>,
@@ -89,13 +95,13 @@ struct Connection {
     /// More may be in the socket than was read.
     unread: bool,
     /// Refused: what still comes is thrown away until the client closes, or until then.
-    lingering: Option<Instant>,
+    pub lingering: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
-struct Slot {
-    generation: u32,
-    connection: Option<Box<Connection>>,
+pub(super) struct Slot {
+    pub generation: u32,
+    pub connection: Option<Box<Connection>>,
 }
 
 impl Connection {
@@ -125,16 +131,29 @@ fn system(call: &'static str) -> impl Fn(Errno) -> MockError {
 /// See [`super::Mock`].
 #[derive(Debug)]
 pub(super) struct Server {
-    config: MockConfig,
-    cases: Option<HashMap<String, Arc<Case>>>,
-    clock: SystemClock,
-    map: ClockMap,
+    pub(super) config: MockConfig,
+    pub(super) cases: Option<HashMap<String, Arc<Case>>>,
+    pub(super) clock: SystemClock,
+    pub(super) map: ClockMap,
     listener: OwnedFd,
     waiter: Waiter,
-    slots: Vec<Slot>,
+    pub(super) slots: Vec<Slot>,
     free: Vec<u32>,
     deadlines: Deadlines,
-    journal: Journal,
+    pub(super) journal: Journal,
+    pub(super) metrics: Metrics,
+    pub(super) admission: Admission,
+    pub(super) prefix_cache: Option<PrefixCache>,
+    /// Blocks of the key-value cache that running requests hold.
+    pub(super) blocks_held: u64,
+    /// Requests for tokens so far.
+    pub(super) asked: u64,
+    truth_server: Option<TruthServer>,
+    fitness: Fitness,
+    fitness_at: Instant,
+    /// When the loop began, and what its thread had used by then.
+    began: (Instant, CoreUse),
+    notes: Vec<String>,
     /// Connections with stamps out.
     stamped: VecDeque<(u32, u32)>,
     /// Connections whose last record waits for stamps.
@@ -144,7 +163,7 @@ pub(super) struct Server {
     ready: VecDeque<(u64, EpollFlags)>,
     accept_again: bool,
     accept_at: Instant,
-    serials: u64,
+    pub(super) serials: u64,
     buffer: Vec<u8>,
     control: Vec<u8>,
     spin: Nanos,
@@ -156,17 +175,8 @@ pub(super) struct Server {
 impl Server {
     pub(super) fn bind(config: MockConfig) -> Result<(Server, SocketAddr), MockError> {
         let cases = config.script.as_deref().map(|path| script::load(path, config.time_scale)).transpose()?;
-        let file = config
-            .truth
-            .as_deref()
-            .map(|path| File::create(path).map_err(|source| MockError::Truth { path: path.to_owned(), source }));
-        let file = file.transpose()?;
-        if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
-            && soft < hard
-        {
-            // kept low it shows as accept failures
-            let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
-        }
+        let (file, truth_server, fitness) = truth_log(&config)?;
+        let notes = raise_descriptors().into_iter().collect();
         let (listener, addr) =
             listen_on(config.listen).map_err(|source| MockError::Listen { addr: config.listen, source })?;
         let waiter = Waiter::new(TIMER).map_err(system("epoll_create"))?;
@@ -182,6 +192,16 @@ impl Server {
             free: Vec::new(),
             deadlines: Deadlines::default(),
             journal: Journal::new(file),
+            metrics: Metrics::default(),
+            admission: Admission::new(config.max_num_seqs),
+            prefix_cache: (config.prefix_cache_blocks > 0).then(|| PrefixCache::new(config.prefix_cache_blocks)),
+            blocks_held: 0,
+            asked: 0,
+            truth_server,
+            fitness,
+            fitness_at: Instant::from_ns(0),
+            began: (Instant::from_ns(0), CoreUse::default()),
+            notes,
             stamped: VecDeque::new(),
             settling: Vec::new(),
             streams: 0,
@@ -198,6 +218,14 @@ impl Server {
             config,
         };
         Ok((server, addr))
+    }
+
+    pub(super) fn truth_addr(&self) -> Option<SocketAddr> {
+        self.truth_server.as_ref().map(TruthServer::addr)
+    }
+
+    pub(super) fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     pub(super) fn run(mut self, stop: &EventFd) -> Result<Summary, MockError> {
@@ -219,8 +247,7 @@ impl Server {
         if self.config.until_stdin_closes {
             self.waiter.watch(&stdin, EpollFlags::EPOLLIN, STDIN).map_err(|source| MockError::Stdin { source })?;
         }
-        let core_before = CoreUse::so_far();
-        let started = self.clock.now();
+        self.began = (self.clock.now(), CoreUse::so_far());
         let mut events = vec![EpollEvent::empty(); 256];
         let served = loop {
             if self.stopped {
@@ -230,7 +257,7 @@ impl Server {
                 break Err(e);
             }
         };
-        let ended = served.and_then(|()| self.end(started, core_before));
+        let ended = served.and_then(|()| self.end());
         old_mask.thread_set_mask().map_err(system("pthread_sigmask"))?;
         ended
     }
@@ -239,7 +266,7 @@ impl Server {
     fn turn(&mut self, events: &mut [EpollEvent], stdin: &io::Stdin, signals: &SignalFd) -> Result<(), MockError> {
         let mut now = self.clock.now();
         if now >= self.next_tick {
-            self.tick(now);
+            self.tick(now)?;
         }
         // what is due comes first, but never starves what has arrived
         for _ in 0..WRITES_IN_A_ROW {
@@ -254,12 +281,20 @@ impl Server {
             self.accept(now);
             return Ok(());
         }
+        if self.journal.is_pressed(now) && self.journal.has_work(&self.map) {
+            self.write_journal()?;
+            now = self.clock.now();
+        }
         let gap = |next: Option<Instant>, now: Instant| next.map_or(TICK, |due| due.saturating_since(now));
         let next = self.deadlines.first().map(|(due, _)| due);
         let mut steps = 0;
         while steps < 4 && gap(next, now) >= STEP_GAP && self.step()? {
             now = self.clock.now();
             steps += 1;
+        }
+        if self.truth_server.is_some() && now >= self.fitness_at && gap(next, now) >= FITNESS_GAP {
+            self.show_fitness(now);
+            now = self.clock.now();
         }
         let left = gap(next, now);
         let since_poll = now.saturating_since(self.last_poll);
@@ -297,7 +332,7 @@ impl Server {
     }
 
     /// What is done twenty times a second: a clock pair, records that waited long enough, accepting again.
-    fn tick(&mut self, now: Instant) {
+    fn tick(&mut self, now: Instant) -> Result<(), MockError> {
         self.map.observe(self.clock.pair());
         self.next_tick = now + TICK;
         let mut settling = std::mem::take(&mut self.settling);
@@ -311,6 +346,22 @@ impl Server {
             false
         });
         self.settling.append(&mut settling);
+        if self.truth_server.is_some() && now.saturating_since(self.fitness_at) > FITNESS_LATEST {
+            self.show_fitness(now);
+        }
+        // what is there goes to the file, so that a reader sees a row soon after its reply
+        let handed = self.journal.hand_over(false);
+        handed.map(|_| ()).map_err(|source| self.truth_error(source))
+    }
+
+    /// Leaves the fitness so far for the thread that serves it.
+    fn show_fitness(&mut self, now: Instant) {
+        self.fitness_at = now + FITNESS_EVERY;
+        let summary = self.summary();
+        // that thread holds it for a copy only; next time, then
+        if let Ok(mut shown) = self.fitness.try_lock() {
+            *shown = summary;
+        }
     }
 
     /// A few microseconds of work that can wait. False when there is none.
@@ -352,7 +403,7 @@ impl Server {
     }
 
     fn write_journal(&mut self) -> Result<(), MockError> {
-        let written = self.journal.step(&self.map);
+        let written = self.journal.step(&self.map, false);
         written.map_err(|source| self.truth_error(source))
     }
 
@@ -489,15 +540,15 @@ impl Server {
             let Some(arrived) = connection.arrived.pop_front() else {
                 if connection.owes_continue {
                     connection.owes_continue = false;
-                    let reply = Reply::new(Score::Plain, None, false, Instant::from_ns(0), 0);
+                    let reply = Reply::new(Score::Plain, None, false);
                     self.begin(slot, reply, Some(b"HTTP/1.1 100 Continue\r\n\r\n"))?;
                     continue;
                 }
                 return Ok(());
             };
             connection.arrived_bytes -= arrived.what.as_ref().map_or(0, |request| request.body.len());
-            let (reply, head) = self.answer(slot, arrived);
-            self.begin(slot, reply, head.as_deref())?;
+            let answer = self.answer(slot, arrived);
+            self.begin(slot, answer.reply, answer.head.as_deref())?;
         }
     }
 
@@ -508,7 +559,7 @@ impl Server {
         let Some(connection) = self.slots[slot as usize].connection.as_deref_mut() else { return Ok(()) };
         let next = match head {
             Some(head) => reply.start(head, &mut connection.wire, &self.clock),
-            None => Next::At(reply.first_due()),
+            None => reply.first(),
         };
         connection.reply = Some(reply);
         self.streams += 1;
@@ -530,8 +581,7 @@ impl Server {
             }
             return self.pump(slot, true);
         };
-        let lateness = &mut self.journal.lateness;
-        let next = reply.serve(&mut connection.wire, &self.clock, &mut |ns| lateness.add(ns));
+        let next = reply.serve(&mut connection.wire, &self.clock, &mut self.metrics);
         if connection.wire.awaited() > 0 && !connection.in_stamp_queue {
             connection.in_stamp_queue = true;
             self.stamped.push_back((slot, self.slots[slot as usize].generation));
@@ -574,7 +624,7 @@ impl Server {
                 self.deadlines.set(slot, due);
                 Ok(())
             }
-            Next::Writable => {
+            Next::Writable | Next::Turn => {
                 self.deadlines.remove(slot);
                 Ok(())
             }
@@ -583,8 +633,11 @@ impl Server {
                 self.deadlines.remove(slot);
                 let at = &mut self.slots[slot as usize];
                 let Some(connection) = at.connection.as_deref_mut() else { return Ok(()) };
-                let Some(reply) = connection.reply.take() else { return Ok(()) };
+                let Some(mut reply) = connection.reply.take() else { return Ok(()) };
                 self.streams -= 1;
+                self.left(&mut reply, false);
+                let at = &mut self.slots[slot as usize];
+                let Some(connection) = at.connection.as_deref_mut() else { return Ok(()) };
                 if let Some(mut record) = reply.record {
                     record.closed = self.clock.now();
                     connection.settling = Some(record);
@@ -608,6 +661,45 @@ impl Server {
         }
     }
 
+    /// A reply has left its connection, written to its end or `aborted`: it is counted, and whoever waits for its place
+    /// runs from now on.
+    fn left(&mut self, reply: &mut Reply, aborted: bool) {
+        let now = self.clock.now();
+        if let Some(stages) = &reply.stages {
+            let tokens = reply.record.as_ref().map_or(0, |record| record.tokens);
+            let finish = match (aborted, stages.stops) {
+                (true, _) => Finish::Abort,
+                (false, true) => Finish::Stop,
+                (false, false) => Finish::Length,
+            };
+            self.metrics.finished(stages, finish, tokens, now);
+            if reply.turn == Turn::Running {
+                self.blocks_held -= stages.blocks;
+            }
+        }
+        self.admission.leave(reply.turn);
+        reply.turn = Turn::Exempt;
+        let slots = &self.slots;
+        let waits = |slot: u32, generation: u32| {
+            let at = &slots[slot as usize];
+            let reply = at.connection.as_ref().filter(|_| at.generation == generation).and_then(|c| c.reply.as_ref());
+            reply.is_some_and(|reply| reply.turn == Turn::Waiting)
+        };
+        let mut turns = Vec::new();
+        while let Some((slot, _)) = self.admission.next(waits) {
+            turns.push(slot);
+        }
+        for slot in turns {
+            let Some(connection) = self.slots[slot as usize].connection.as_deref_mut() else { continue };
+            let Some(reply) = &mut connection.reply else { continue };
+            reply.run(now);
+            self.blocks_held += reply.stages.map_or(0, |stages| stages.blocks);
+            if !connection.wire.has_rest() {
+                self.deadlines.set(slot, reply.due());
+            }
+        }
+    }
+
     /// Reads what stamps there are for the record that waits for them, and closes it.
     fn settle(&mut self, slot: u32) {
         let Some(connection) = self.slots[slot as usize].connection.as_deref_mut() else { return };
@@ -625,7 +717,10 @@ impl Server {
             self.journal.totals.log_stalls += 1;
             self.map.observe(self.clock.pair());
             // an error comes again at the next step, which reports it
-            while self.journal.is_full() && self.journal.has_work(&self.map) && self.journal.step(&self.map).is_ok() {}
+            while self.journal.is_full()
+                && self.journal.has_work(&self.map)
+                && self.journal.step(&self.map, true).is_ok()
+            {}
         }
     }
 
@@ -635,8 +730,11 @@ impl Server {
         self.settle(slot);
         let at = &mut self.slots[slot as usize];
         let Some(connection) = at.connection.as_deref_mut() else { return Ok(()) };
-        if let Some(reply) = connection.reply.take() {
+        if let Some(mut reply) = connection.reply.take() {
             self.streams -= 1;
+            self.left(&mut reply, true);
+            let at = &mut self.slots[slot as usize];
+            let Some(connection) = at.connection.as_deref_mut() else { return Ok(()) };
             if let Some(mut record) = reply.record {
                 record.aborted = true;
                 // a chunk the kernel never took whole was not written
@@ -653,176 +751,12 @@ impl Server {
         Ok(())
     }
 
-    /// What to say to a request: the reply, and its head when that is to be written at once.
-    fn answer(&mut self, slot: u32, arrived: Arrived) -> (Reply, Option<Vec<u8>>) {
-        let request = match arrived.what {
-            Ok(request) => request,
-            Err(why) => {
-                let until = self.clock.now() + LINGER;
-                let body = openai::error_body(why.status(), &why.to_string(), None);
-                if let Some(connection) = self.slots[slot as usize].connection.as_deref_mut() {
-                    connection.lingering = Some(until);
-                    connection.arrived.clear();
-                }
-                return self.plain(why.status(), "", &body, true);
-            }
-        };
-        let close = request.close;
-        let v1 = request.path.starts_with("/v1/");
-        if let Some(key) = self.config.api_key.as_deref().filter(|_| v1) {
-            let given = request.authorization.as_deref().and_then(|value| value.strip_prefix(b"Bearer "));
-            if given.map(<[u8]>::trim_ascii) != Some(key.as_bytes()) {
-                return self.plain(401, "www-authenticate: Bearer\r\n", "{\"error\":\"Unauthorized\"}", close);
-            }
-        }
-        let endpoint = match (request.method.as_str(), request.path.as_str()) {
-            ("POST", "/v1/chat/completions") => Endpoint::Chat,
-            ("POST", "/v1/completions") => Endpoint::Completions,
-            ("GET", "/v1/models") => {
-                let mut models = vec![self.config.model.as_str()];
-                if let Some(cases) = &self.cases {
-                    models = cases.keys().map(String::as_str).collect();
-                    models.sort_unstable();
-                }
-                let body = openai::models_body(&models, self.clock.wall().ns() / 1_000_000_000);
-                return self.plain(200, "", &body, close);
-            }
-            ("GET", "/version") => {
-                let body = format!("{{\"version\":\"tarebench-mock {}\"}}", env!("CARGO_PKG_VERSION"));
-                return self.plain(200, "", &body, close);
-            }
-            ("GET", "/health") => return self.plain(200, "", "", close),
-            (_, "/v1/chat/completions" | "/v1/completions") => {
-                return self.plain(405, "allow: POST\r\n", "{\"detail\":\"Method Not Allowed\"}", close);
-            }
-            (_, "/v1/models" | "/version" | "/health") => {
-                return self.plain(405, "allow: GET\r\n", "{\"detail\":\"Method Not Allowed\"}", close);
-            }
-            _ => return self.plain(404, "", "{\"detail\":\"Not Found\"}", close),
-        };
-        let rx_user = arrived.rx_user;
-        let arrival = arrived.rx.and_then(|stamp| self.map.map(stamp, rx_user).ok()).unwrap_or(rx_user);
-        if self.cases.is_some() {
-            return self.play(slot, &request, arrived.rx, rx_user, arrival);
-        }
-        let asked = match Asked::read(endpoint, &request.body) {
-            Ok(asked) => asked,
-            Err(e) => return self.plain(400, "", &openai::error_body(400, &e.message, Some(e.param)), close),
-        };
-        if asked.stream && request.http10 {
-            let body = openai::error_body(505, "a streamed reply needs HTTP/1.1", None);
-            return self.plain(505, "", &body, true);
-        }
-        let tokens = self.config.tokens.unwrap_or(asked.max_tokens);
-        let serial = splitmix64(&mut self.serials);
-        let created = self.clock.wall().ns() / 1_000_000_000;
-        let usage = asked.include_usage && self.config.usage;
-        let naming = Naming { asked: &asked, serial, created, tokens, usage };
-        let MockConfig { ttft, itl, jitter, seed, tokens_per_event, stamp_every, .. } = self.config;
-        let mut timeline = Timeline::new(arrival, ttft, itl, jitter, request_seed(seed, &asked.nonce));
-        let mut due = timeline.advance();
-        let record = |server: &mut Server, chunks: usize| {
-            server.record(slot, asked.nonce.clone(), asked.model.clone(), arrived.rx, rx_user, chunks)
-        };
-        if asked.stream {
-            let bytes = Box::new(StreamBytes::new(&naming, tokens_per_event));
-            let record = record(self, bytes.events() as usize);
-            let head = openai::stream_head(close, self.config.close_after_reply).to_vec();
-            let close = close || self.config.close_after_reply;
-            let score = Score::Stream { bytes, timeline, next: 0 };
-            return (Reply::new(score, Some(record), close, due, stamp_every), Some(head));
-        }
-        for _ in 1..tokens.div_ceil(tokens_per_event) {
-            due = timeline.advance();
-        }
-        let bytes = openai::plain_reply(200, "", &openai::whole_body(&naming), close);
-        let record = record(self, 1);
-        (Reply::new(Score::Whole { bytes, tokens }, Some(record), close, due, stamp_every), None)
-    }
-
-    fn plain(&mut self, status: u16, extra: &str, body: &str, close: bool) -> (Reply, Option<Vec<u8>>) {
-        self.journal.totals.refused += u64::from(status >= 400);
-        let bytes = openai::plain_reply(status, extra, body, close);
-        (Reply::new(Score::Plain, None, close, Instant::from_ns(0), 0), Some(bytes))
-    }
-
-    fn play(
-        &mut self,
-        slot: u32,
-        request: &Request,
-        rx: Option<WallInstant>,
-        rx_user: Instant,
-        arrival: Instant,
-    ) -> (Reply, Option<Vec<u8>>) {
-        let Some(model) = openai::model_of(&request.body) else {
-            let body = openai::error_body(400, "the body must be JSON with a `model`, the id of a case", Some("model"));
-            return self.plain(400, "", &body, request.close);
-        };
-        let Some(case) = self.cases.as_ref().and_then(|cases| cases.get(&model)).cloned() else {
-            let body = openai::error_body(404, &format!("The case `{model}` does not exist."), Some("model"));
-            return self.plain(404, "", &body, request.close);
-        };
-        let nonce = [Endpoint::Chat, Endpoint::Completions]
-            .into_iter()
-            .find_map(|endpoint| Asked::read(endpoint, &request.body).ok())
-            .map_or_else(String::new, |asked| asked.nonce);
-        let record = self.record(slot, nonce, model, rx, rx_user, case.writes.len());
-        let due = arrival + case.writes.first().map_or(Nanos::ZERO, |(after, _)| *after);
-        let raw = case.raw;
-        let close = raw || request.close;
-        let piece = self.config.script_bytes.unwrap_or(usize::MAX);
-        let score = Score::Script { case, arrival, next: 0, offset: 0, piece };
-        let head = (!raw).then(|| SCRIPT_HEAD.to_vec());
-        (Reply::new(score, Some(record), close, due, self.config.stamp_every), head)
-    }
-
-    fn record(
-        &mut self,
-        slot: u32,
-        nonce: String,
-        model: String,
-        rx: Option<WallInstant>,
-        rx_user: Instant,
-        chunks: usize,
-    ) -> Record {
-        let (conn, peer_port, request_no) = match self.slots[slot as usize].connection.as_deref_mut() {
-            Some(connection) => {
-                connection.requests += 1;
-                (connection.serial, connection.peer_port, connection.requests - 1)
-            }
-            None => (0, 0, 0),
-        };
-        Record {
-            nonce,
-            model,
-            conn,
-            peer_port,
-            request_no,
-            rx,
-            rx_user,
-            head_written: None,
-            chunks: Vec::with_capacity(chunks.min(4096)),
-            done_written: None,
-            tokens: 0,
-            aborted: false,
-            blocked: false,
-            closed: rx_user,
-            stamps_asked: 0,
-        }
-    }
-
-    /// Aborts what is in flight, writes the rest of the log and the summary.
-    fn end(&mut self, started: Instant, core_before: CoreUse) -> Result<Summary, MockError> {
-        let wall_s = self.clock.now().saturating_since(started).secs_f64();
+    /// How it has fared so far.
+    fn summary(&self) -> Summary {
+        let (began, core_before) = self.began;
         let core = CoreUse::so_far().since(core_before);
-        for slot in 0..self.slots.len() {
-            self.close(slot as u32)?;
-        }
-        self.map.observe(self.clock.pair());
-        let flushed = self.journal.flush(&self.map);
-        flushed.map_err(|source| self.truth_error(source))?;
-        let lateness = &self.journal.lateness;
-        let summary = Summary {
+        let lateness = &self.metrics.lateness;
+        let mut summary = Summary {
             lateness_n: lateness.n(),
             lateness_p50_us: lateness.quantile_us(0.5),
             lateness_p99_us: lateness.quantile_us(0.99),
@@ -831,15 +765,78 @@ impl Server {
             run_delay_s: core.run_delay.map(Nanos::secs_f64),
             involuntary_switches: core.involuntary_switches,
             spin_s: self.spin.secs_f64(),
-            wall_s,
+            wall_s: self.clock.now().saturating_since(began).secs_f64(),
             clock_uncertainty_ns: self.map.uncertainty().map(Nanos::ns),
             clock_steps: self.map.steps() as u64,
             ..self.journal.totals.clone()
         };
+        summary.judge();
+        summary
+    }
+
+    /// Aborts what is in flight, writes the rest of the log and the summary.
+    fn end(&mut self) -> Result<Summary, MockError> {
+        let fared = self.summary();
+        for slot in 0..self.slots.len() {
+            self.close(slot as u32)?;
+        }
+        self.map.observe(self.clock.pair());
+        let flushed = self.journal.flush(&self.map);
+        flushed.map_err(|source| self.truth_error(source))?;
+        // what closing and flushing took is no part of how it fared; what they logged is
+        let Summary { cpu_s, spin_s, wall_s, run_delay_s, involuntary_switches, .. } = fared;
+        let mut summary = Summary { cpu_s, spin_s, wall_s, run_delay_s, involuntary_switches, ..self.summary() };
+        summary.judge();
         let written = self.journal.finish(&summary);
         written.map_err(|source| self.truth_error(source))?;
         Ok(summary)
     }
+}
+
+/// The truth log, and the server that shows it.
+fn truth_log(config: &MockConfig) -> Result<(Option<LogFile>, Option<TruthServer>, Fitness), MockError> {
+    let fitness = Fitness::default();
+    let temporary = || {
+        std::env::temp_dir().join(format!("tarebench-truth-{}-{:x}.jsonl", std::process::id(), SystemClock.now().ns()))
+    };
+    let path = match (&config.truth, config.truth_listen) {
+        (Some(path), _) => path.clone(),
+        (None, Some(_)) => temporary(),
+        (None, None) => return Ok((None, None, fitness)),
+    };
+    let failed = |source| MockError::Truth { path: path.clone(), source };
+    let mut options = File::options();
+    options.read(true).write(true);
+    let file = if config.truth.is_some() {
+        options.create(true).truncate(true).open(&path).map_err(failed)?
+    } else {
+        let file = options.create_new(true).open(&path).map_err(failed)?;
+        // it lives as long as somebody has it open
+        std::fs::remove_file(&path).map_err(failed)?;
+        file
+    };
+    let shown = file.try_clone().map_err(failed)?;
+    let log = LogFile::new(file).map_err(failed)?;
+    let Some(addr) = config.truth_listen else { return Ok((Some(log), None, fitness)) };
+    let server = TruthServer::start(addr, shown, log.written(), Arc::clone(&fitness));
+    let server = server.map_err(|e| MockError::Listen {
+        addr,
+        source: e.raw_os_error().map_or(Errno::UnknownErrno, Errno::from_raw),
+    })?;
+    Ok((Some(log), Some(server), fitness))
+}
+
+/// Asks for as many descriptors as may be had; says so if that changed something.
+fn raise_descriptors() -> Option<String> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
+    if soft >= hard {
+        return None;
+    }
+    Some(match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
+        Ok(()) => format!("raised the limit of open files from {soft} to {hard}"),
+        // kept low it shows as accept failures
+        Err(e) => format!("the limit of open files stays at {soft}: {e}"),
+    })
 }
 
 fn listen_on(addr: SocketAddr) -> nix::Result<(OwnedFd, SocketAddr)> {

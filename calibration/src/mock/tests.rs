@@ -354,7 +354,7 @@ fn many_streams_at_once_get_every_token_in_order() {
 
 #[test]
 fn a_reply_can_close_what_it_promised_to_keep() {
-    with_mock(MockConfig { close_after_reply: true, usage: false, ..fast() }, |addr| {
+    with_mock(MockConfig { close_after_reply: true, usage: UsageMode::None, ..fast() }, |addr| {
         let (mut socket, mut bytes) = (connect(addr), Vec::new());
         socket.write_all(&chat("a", 2)).unwrap();
         let reply = until(&mut socket, &mut bytes, STREAM_END);

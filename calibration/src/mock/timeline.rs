@@ -1,46 +1,213 @@
-//! When each chunk is due: a pure function of the configuration, the request's arrival and the seed.
+//! When each chunk is due: a pure function of the configuration, the request's start and the seed.
 
 use bench_engine::units::{Instant, Nanos};
+use std::f64::consts::TAU;
+use std::fmt;
+use std::str::FromStr;
+
+/// No interval is longer than so many times its given value, whatever the law says.
+pub const LAW_LIMIT: f64 = 1_000.0;
+
+/// How the intervals of a timeline vary about their given value.
+///
+/// Written `constant`, `lognormal:SIGMA` or `pareto:ALPHA`. No interval is longer than 1,000 times the given value.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Law {
+    /// Always the given value.
+    #[default]
+    Constant,
+    /// The given value is the median; the logarithm has this standard deviation, 0 to 5.
+    LogNormal {
+        /// Standard deviation of the natural logarithm.
+        sigma: f64,
+    },
+    /// A Pareto law cut at 1,000 times the given value, its minimum chosen so that the given value is its mean.
+    Pareto(Pareto),
+}
+
+/// A bounded Pareto law with mean 1 and maximum 1,000.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pareto {
+    alpha: f64,
+    least: f64,
+}
+
+impl Pareto {
+    /// `alpha` is the exponent of the tail, 0.1 to 100; small is heavy. None outside.
+    pub fn new(alpha: f64) -> Option<Pareto> {
+        if !(0.1..=100.0).contains(&alpha) {
+            return None;
+        }
+        // the mean grows with the minimum, so halving finds it
+        let (mut low, mut high) = (1e-300_f64, 1.0_f64);
+        for _ in 0..200 {
+            // halving in the logarithm while the two are far apart, since heavy tails have tiny minima
+            let middle = if high > 2.0 * low { (low * high).sqrt() } else { f64::midpoint(low, high) };
+            if (Pareto { alpha, least: middle }).mean() < 1.0 {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        Some(Pareto { alpha, least: high })
+    }
+
+    fn mean(self) -> f64 {
+        let (a, l, h) = (self.alpha, self.least, LAW_LIMIT);
+        let kept = 1.0 - (l / h).powf(a);
+        if (a - 1.0).abs() < 1e-9 {
+            return l / kept * (h / l).ln();
+        }
+        a / (a - 1.0) * l * (1.0 - (l / h).powf(a - 1.0)) / kept
+    }
+
+    /// The value below which a share `u` of [0, 1) lies.
+    fn at(self, u: f64) -> f64 {
+        let kept = 1.0 - (self.least / LAW_LIMIT).powf(self.alpha);
+        self.least / (1.0 - u * kept).powf(self.alpha.recip())
+    }
+}
+
+impl Law {
+    /// A factor on the given value.
+    fn factor(self, random: &mut u64) -> f64 {
+        match self {
+            Law::Constant => 1.0,
+            Law::LogNormal { sigma } => {
+                // Box and Muller (1958); 1 - u is in (0, 1], so that its logarithm exists
+                let radius = (-2.0 * (1.0 - unit(random)).ln()).sqrt();
+                let normal = radius * (TAU * unit(random)).cos();
+                (sigma * normal).exp().min(LAW_LIMIT)
+            }
+            Law::Pareto(pareto) => pareto.at(unit(random)).min(LAW_LIMIT),
+        }
+    }
+}
+
+impl FromStr for Law {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Law, String> {
+        let (name, value) = text.split_once(':').map_or((text, None), |(name, value)| (name, Some(value)));
+        let number = |what: &str, range: &str, fits: &dyn Fn(f64) -> bool| {
+            let number = value.and_then(|value| value.parse::<f64>().ok()).filter(|number| fits(*number));
+            number.ok_or_else(|| format!("{name} needs {what}, {range}: {name}:{what}, not {text:?}"))
+        };
+        match name {
+            "constant" if value.is_none() => Ok(Law::Constant),
+            "lognormal" => {
+                number("SIGMA", "0 to 5", &|sigma| (0.0..=5.0).contains(&sigma)).map(|sigma| Law::LogNormal { sigma })
+            }
+            "pareto" => {
+                let alpha = number("ALPHA", "0.1 to 100", &|alpha| Pareto::new(alpha).is_some())?;
+                Pareto::new(alpha).map(Law::Pareto).ok_or_else(|| format!("{text:?} is no Pareto law"))
+            }
+            _ => Err(format!("a law is constant, lognormal:SIGMA or pareto:ALPHA, not {text:?}")),
+        }
+    }
+}
+
+impl fmt::Display for Law {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Law::Constant => f.write_str("constant"),
+            Law::LogNormal { sigma } => write!(f, "lognormal:{sigma}"),
+            Law::Pareto(pareto) => write!(f, "pareto:{}", pareto.alpha),
+        }
+    }
+}
+
+/// What decides the intervals of one reply.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Pace {
+    pub ttft: Nanos,
+    pub itl: Nanos,
+    pub ttft_law: Law,
+    pub itl_law: Law,
+    pub jitter: f64,
+    pub lockstep: Option<Nanos>,
+}
 
 /// The due times of one reply, in order and without end.
 ///
-/// The first is `arrival + ttft`, each later one `itl` after the one before; with jitter every interval, the
-/// first included, is multiplied by `1 + jitter * u`, u uniform in [-1, 1). Due times do not depend on when
-/// anything was written, so lateness never adds up.
+/// The first is `start + ttft + extra`, each later one `itl` after the one before. Each interval is multiplied by
+/// its law's factor and, with jitter, by `1 + jitter * u`, u uniform in [-1, 1); `extra` is not. In lock-step each
+/// is then moved up to the grid of that period, whose origin is the zero of CLOCK_MONOTONIC, and to a later step
+/// than the one before. Due times do not depend on when anything was written, so lateness never adds up.
 #[derive(Clone, Debug)]
 pub(super) struct Timeline {
+    pace: Pace,
+    extra: Nanos,
     at: Instant,
-    next_interval: Nanos,
-    itl: Nanos,
-    jitter: f64,
+    begun: bool,
+    last_step: Option<Instant>,
     random: u64,
 }
 
 impl Timeline {
-    pub(super) fn new(arrival: Instant, ttft: Nanos, itl: Nanos, jitter: f64, seed: u64) -> Self {
-        Timeline { at: arrival, next_interval: ttft, itl, jitter, random: seed }
+    /// `extra` is what the first token takes longer: prefill, a cold start.
+    pub(super) fn new(pace: Pace, start: Instant, extra: Nanos, seed: u64) -> Self {
+        Timeline { pace, extra, at: start, begun: false, last_step: None, random: seed }
+    }
+
+    /// Moves the start of a timeline that has not begun.
+    pub(super) fn start(&mut self, at: Instant) {
+        debug_assert!(!self.begun, "a timeline starts once");
+        self.at = at;
     }
 
     /// The next due time.
     pub(super) fn advance(&mut self) -> Instant {
-        let interval = std::mem::replace(&mut self.next_interval, self.itl);
-        let interval = if self.jitter == 0.0 {
-            interval
+        let Pace { ttft, itl, ttft_law, itl_law, .. } = self.pace;
+        let interval = if std::mem::replace(&mut self.begun, true) {
+            self.scaled(itl, itl_law)
         } else {
-            let u = (splitmix64(&mut self.random) >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
-            Nanos::from_ns((interval.ns() as f64 * (1.0 + self.jitter * u)).max(0.0) as u64)
+            self.scaled(ttft, ttft_law) + self.extra
         };
         self.at = self.at + interval;
-        self.at
+        let Some(step) = self.pace.lockstep.filter(|step| step.ns() > 0) else { return self.at };
+        let up = Instant::from_ns(self.at.ns().div_ceil(step.ns()).saturating_mul(step.ns()));
+        let due = self.last_step.map_or(up, |last| up.max(last + step));
+        self.last_step = Some(due);
+        due
     }
+
+    /// The due time of the `n`-th from here on; `n` from 1.
+    pub(super) fn nth(&mut self, n: u32) -> Instant {
+        let plain = self.pace.itl_law == Law::Constant && self.pace.jitter == 0.0 && self.pace.lockstep.is_none();
+        let first = self.advance();
+        if plain {
+            self.at = self.at + Nanos::from_ns(self.pace.itl.ns().saturating_mul(u64::from(n - 1)));
+            return self.at;
+        }
+        (1..n).fold(first, |_, _| self.advance())
+    }
+
+    fn scaled(&mut self, interval: Nanos, law: Law) -> Nanos {
+        let mut factor = law.factor(&mut self.random);
+        if self.pace.jitter != 0.0 {
+            factor *= 1.0 + self.pace.jitter * (2.0 * unit(&mut self.random) - 1.0);
+        } else if law == Law::Constant {
+            return interval;
+        }
+        Nanos::from_ns((interval.ns() as f64 * factor).max(0.0) as u64)
+    }
+}
+
+/// Uniform in [0, 1), 53 bits.
+fn unit(random: &mut u64) -> f64 {
+    (splitmix64(random) >> 11) as f64 / (1u64 << 53) as f64
 }
 
 /// The seed of one request: the same prompt gets the same timeline, in whatever order requests come.
 pub(super) fn request_seed(seed: u64, nonce: &str) -> u64 {
-    // FNV-1a, 64 bits
-    let hash = nonce.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
-    let mut mixed = seed ^ hash.rotate_left(32);
+    let mut mixed = seed ^ fnv(nonce.as_bytes()).rotate_left(32);
     splitmix64(&mut mixed)
+}
+
+/// FNV-1a, 64 bits.
+pub(super) fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3))
 }
 
 /// Steele, Lea, Flood: Fast splittable pseudorandom number generators (2014).
@@ -55,25 +222,45 @@ pub(super) fn splitmix64(state: &mut u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    const PACE: Pace = Pace {
+        ttft: Nanos::from_micros(50),
+        itl: Nanos::from_micros(10),
+        ttft_law: Law::Constant,
+        itl_law: Law::Constant,
+        jitter: 0.0,
+        lockstep: None,
+    };
+
+    fn dues_of(pace: Pace, extra: Nanos, n: usize, seed: u64) -> Vec<u64> {
+        let mut line = Timeline::new(pace, Instant::from_ns(1_000), extra, seed);
+        (0..n).map(|_| line.advance().ns()).collect()
+    }
 
     fn dues(n: usize, jitter: f64, seed: u64) -> Vec<u64> {
-        let arrival = Instant::from_ns(1_000);
-        let mut line = Timeline::new(arrival, Nanos::from_micros(50), Nanos::from_micros(10), jitter, seed);
-        (0..n).map(|_| line.advance().ns()).collect()
+        dues_of(Pace { jitter, ..PACE }, Nanos::ZERO, n, seed)
+    }
+
+    fn gaps(dues: &[u64]) -> Vec<f64> {
+        dues.windows(2).map(|w| (w[1] - w[0]) as f64).collect()
     }
 
     #[test]
     fn without_jitter_dues_are_a_ruler() {
         assert_eq!(dues(4, 0.0, 7), [51_000, 61_000, 71_000, 81_000]);
+        assert_eq!(dues_of(PACE, Nanos::from_ns(7), 2, 7), [51_007, 61_007]);
+        let zero = Pace { ttft: Nanos::ZERO, itl: Nanos::ZERO, ..PACE };
+        assert_eq!(dues_of(zero, Nanos::ZERO, 3, 7), [1_000; 3]);
     }
 
     #[test]
     fn jitter_stays_in_its_bounds_and_averages_out() {
         let dues = dues(20_001, 0.5, 7);
         assert!(dues[0] >= 26_000 && dues[0] < 76_000);
-        let gaps: Vec<u64> = dues.windows(2).map(|w| w[1] - w[0]).collect();
-        assert!(gaps.iter().all(|g| (5_000..15_000).contains(g)));
-        let mean = gaps.iter().sum::<u64>() as f64 / gaps.len() as f64;
+        let gaps = gaps(&dues);
+        assert!(gaps.iter().all(|g| (5_000.0..15_000.0).contains(g)));
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         assert!((mean - 10_000.0).abs() < 100.0, "{mean}");
     }
 
@@ -84,5 +271,75 @@ mod tests {
         assert_eq!(request_seed(7, "n1"), request_seed(7, "n1"));
         assert_ne!(request_seed(7, "n1"), request_seed(7, "n2"));
         assert_ne!(request_seed(7, "n1"), request_seed(8, "n1"));
+    }
+
+    #[test]
+    fn the_given_value_is_the_median_of_a_lognormal() {
+        let pace = Pace { itl_law: Law::LogNormal { sigma: 0.5 }, ..PACE };
+        let mut gaps = gaps(&dues_of(pace, Nanos::ZERO, 40_001, 3));
+        gaps.sort_by(f64::total_cmp);
+        let (median, upper) = (gaps[20_000], gaps[(0.841_344_7 * 40_000.0) as usize]);
+        assert!((median / 10_000.0 - 1.0).abs() < 0.02, "{median}");
+        assert!((upper / 10_000.0 / 0.5_f64.exp() - 1.0).abs() < 0.03, "one sigma up: {upper}");
+    }
+
+    #[test]
+    fn the_given_value_is_the_mean_of_a_pareto() {
+        for alpha in [0.1, 0.5, 1.0, 1.5, 2.5, 20.0] {
+            let pareto = Pareto::new(alpha).unwrap();
+            assert!((pareto.mean() - 1.0).abs() < 1e-6, "{alpha}: {}", pareto.mean());
+            // the mean of the quantile function over a fine grid is the mean of the law
+            let n = 2_000_000;
+            let sum: f64 = (0..n).map(|k| pareto.at((f64::from(k) + 0.5) / f64::from(n))).sum();
+            assert!((sum / f64::from(n) - 1.0).abs() < 0.01, "{alpha}: {}", sum / f64::from(n));
+        }
+        let steep = Pareto::new(2.5).unwrap();
+        assert!((steep.least - 0.6).abs() < 1e-3, "(alpha - 1) / alpha, but for the cut: {}", steep.least);
+    }
+
+    #[test]
+    fn laws_are_read_and_written() {
+        for text in ["constant", "lognormal:0.4", "pareto:1.5"] {
+            assert_eq!(text.parse::<Law>().unwrap().to_string(), text);
+        }
+        for text in ["", "normal:1", "constant:1", "lognormal", "lognormal:-1", "lognormal:x", "pareto:0", "pareto:nan"]
+        {
+            assert!(text.parse::<Law>().is_err(), "{text}");
+        }
+        assert!("pareto:0".parse::<Law>().unwrap_err().contains("0.1 to 100"));
+    }
+
+    #[test]
+    fn in_lockstep_all_streams_meet_on_one_grid() {
+        let pace = Pace { lockstep: Some(Nanos::from_micros(25)), ..PACE };
+        // 51 us goes up to 75; then one event a step, although 10 us would allow more
+        assert_eq!(dues_of(pace, Nanos::ZERO, 3, 7), [75_000, 100_000, 125_000]);
+        let slow = Pace { itl: Nanos::from_micros(30), ..pace };
+        // 51, 81, 111, 141, 171 go up to the grid
+        assert_eq!(dues_of(slow, Nanos::ZERO, 5, 7), [75_000, 100_000, 125_000, 150_000, 175_000]);
+        let on_grid = Pace { ttft: Nanos::from_micros(24), ..pace };
+        assert_eq!(dues_of(on_grid, Nanos::ZERO, 1, 7), [25_000], "a time on the grid stays");
+    }
+
+    proptest! {
+        #[test]
+        fn any_timeline_goes_forward_and_is_bounded(
+            ttft in 0u64..100_000, itl in 0u64..100_000, jitter in 0.0f64..=1.0, law in 0usize..4, step in 0u64..50_000,
+            seed: u64,
+        ) {
+            let law = ["constant", "lognormal:2", "pareto:0.3", "pareto:3"][law].parse::<Law>().unwrap();
+            let lockstep = (step > 0).then(|| Nanos::from_ns(step));
+            let (ttft, itl) = (Nanos::from_ns(ttft), Nanos::from_ns(itl));
+            let pace = Pace { ttft, itl, ttft_law: law, itl_law: law, jitter, lockstep };
+            let dues = dues_of(pace, Nanos::ZERO, 40, seed);
+            prop_assert!(dues[0] >= 1_000);
+            for pair in dues.windows(2) {
+                prop_assert!(pair[1] >= pair[0]);
+                prop_assert!(step == 0 || (pair[0] % step == 0 && pair[1] > pair[0]));
+                prop_assert!(pair[1] - pair[0] <= 2_000 * itl.ns() + 2 * step);
+            }
+            let mut line = Timeline::new(pace, Instant::from_ns(1_000), Nanos::ZERO, seed);
+            prop_assert_eq!(line.nth(40).ns(), dues[39]);
+        }
     }
 }
