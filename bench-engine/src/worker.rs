@@ -50,6 +50,16 @@ impl Shared {
             reader_waits: AtomicU64::new(0),
         }
     }
+
+    /// Hands a message to the record reader; waits when that is behind by the whole queue, and counts it.
+    pub fn post(&self, message: Message) {
+        let mut message = message;
+        while let Err(back) = self.messages.push(message) {
+            self.reader_waits.fetch_add(1, Ordering::Relaxed);
+            message = back;
+            std::thread::yield_now();
+        }
+    }
 }
 
 /// From a worker to the record reader.
@@ -250,17 +260,7 @@ impl Blocks for SlotBlocks<'_> {
         block
     }
     fn full(&mut self, block: Block) {
-        post(self.shared, Message::Block { worker: self.worker, conn: self.conn, block });
-    }
-}
-
-/// Hands a message over; waits when the reader is behind by the whole queue, and counts it.
-fn post(shared: &Shared, message: Message) {
-    let mut message = message;
-    while let Err(back) = shared.messages.push(message) {
-        shared.reader_waits.fetch_add(1, Ordering::Relaxed);
-        message = back;
-        std::thread::yield_now();
+        self.shared.post(Message::Block { worker: self.worker, conn: self.conn, block });
     }
 }
 
@@ -571,7 +571,7 @@ impl Desk {
             if let Some(job) = in_hand.take() {
                 if due_of(&job, *opened) <= self.now {
                     let unsent = job.not_sent(*opened, self.now);
-                    post(&self.shared, Message::Finished(self.options.index, unsent));
+                    self.shared.post(Message::Finished(self.options.index, unsent));
                 } else {
                     self.report.never_due += 1;
                 }
@@ -621,7 +621,7 @@ impl Desk {
         self.timers.disarm_all(slot);
         let mut finished = current.finished(slot, ending, self.now);
         finished.block = self.exchanges[slot as usize].cut_tape();
-        post(&self.shared, Message::Finished(self.options.index, finished));
+        self.shared.post(Message::Finished(self.options.index, finished));
         self.free_at[slot as usize] = match end {
             Some(read) => Due { at: read.seen, wall: read.wall },
             None => Due { at: self.now, wall: None },
@@ -657,7 +657,7 @@ impl Events for Desk {
                 Some(current) => current.wire_out = Some((wall, at)),
                 None => {
                     let worker = self.options.index;
-                    post(&self.shared, Message::LateWireOut { worker, sequence, wall, at });
+                    self.shared.post(Message::LateWireOut { worker, sequence, wall, at });
                 }
             },
             Event::Received(bytes, stamp) => self.on_received(slot, bytes, stamp),
