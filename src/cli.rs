@@ -51,6 +51,8 @@ const RUN_EXAMPLES: &str = "Examples:
       the seed mix (70/20/10 % of 200/1,000/6,000-token prompts) against a vLLM, SGLang or llama.cpp
   tarebench run --base-url http://127.0.0.1:8102 --max-concurrency 1,8 --num-prompts 40 --length-scale 0.1
       a small server with a small context
+  tarebench run --base-url http://gpu-7:8000 --request-rate 2,5,10 --num-prompts 1000
+      open loop: requests arrive as a Poisson process, however slow the server is
   tarebench run --config campaign.toml --seed 8
       flags win over the file
 
@@ -258,9 +260,17 @@ run_args! {
     #[arg(long, value_name = "SECONDS", help_heading = "Target")]
     wait: Option<f64>,
 
-    /// Closed loop: so many requests at once; a list gives several load points [default: 1,8,50]
+    /// Closed loop: so many requests at once; a list gives several load points [default: 1,8,50]. With --request-rate:
+    /// a cap, and lists of both are all pairs [default then: as many as a window has requests, at most 4096]
     #[arg(long, value_name = "N,..", help_heading = "Load")]
     max_concurrency: Option<List<u32>>,
+    /// Open loop: requests/s, sent at times drawn before the run whatever the server does; inf: all at once
+    #[arg(long, value_name = "R,..", help_heading = "Load")]
+    request_rate: Option<List<f64>>,
+    /// Open loop: shape of the gamma distribution of the times between requests; 1: Poisson, below: in bursts, above:
+    /// more regular, inf: evenly spaced [default: 1]
+    #[arg(long, value_name = "SHAPE", help_heading = "Load")]
+    burstiness: Option<f64>,
 
     /// seed-mix (70/20/10 % of 200/100, 1000/300, 6000/600 prompt/output tokens) or random [default: seed-mix]
     #[arg(long, visible_alias = "dataset-name", value_name = "NAME", help_heading = "Work")]
@@ -308,7 +318,8 @@ run_args! {
     /// Rest between one round of all load points and the next [default: 0]
     #[arg(long, value_name = "SECONDS", help_heading = "Protocol")]
     gap_between_windows: Option<f64>,
-    /// Go on past the number of prompts until a window has lasted so long [default: 0; 2 against the built-in mock]
+    /// Go on past the number of prompts until a window has lasted so long; in open loop the schedule goes on by the same
+    /// law, all at once stays as it is [default: 0; 2 against the built-in mock]
     #[arg(long, value_name = "SECONDS", help_heading = "Protocol")]
     min_duration: Option<f64>,
     /// Limit of a whole request [default: 7200]
@@ -566,6 +577,9 @@ mod tests {
         assert_eq!((both.seed, both.max_concurrency, both.quiet), (Some(3), Some(List(vec![1, 2])), true));
         assert_eq!(both.header, [Pair("a".to_owned(), "b".to_owned())]);
         assert!(toml::from_str::<RunArgs>("max-concurency = 1").is_err());
+        let rates = |text| toml::from_str::<RunArgs>(text).expect("parses").request_rate;
+        assert_eq!(rates("request-rate = [2, 0.5, inf]"), Some(List(vec![2.0, 0.5, f64::INFINITY])));
+        assert_eq!(rates("request-rate = '2,inf'"), Some(List(vec![2.0, f64::INFINITY])));
         assert_eq!(
             toml::from_str::<RunArgs>("max-concurrency = '1,8'").expect("text").max_concurrency,
             Some(List(vec![1, 8]))

@@ -5,6 +5,7 @@ pub mod analysis;
 pub mod campaign;
 pub mod cli;
 pub mod decode;
+pub mod load_point;
 pub mod plan;
 pub mod probe;
 pub mod reading;

@@ -1,8 +1,10 @@
 //! What was typed becomes what is meant, once: a checked and hashed plan. Deeper code sees no string option.
 
 use crate::cli::{Arm, Connection, Profile, Proof, RunArgs, Stamps};
+use crate::load_point::{Cell, Extent};
 use crate::target::openai::{Api, TokenProof};
 use crate::workload::{BadWorkload, Lengths, Workload, hex, nonce};
+use bench_engine::schedule::{ArrivalLaw, BadLaw};
 use bench_engine::timers::Limits;
 use bench_engine::units::Nanos;
 use serde::Serialize;
@@ -14,15 +16,6 @@ use thiserror::Error;
 
 /// Most connections of one load point.
 const MAX_CONCURRENCY: u32 = 100_000;
-
-/// One load point of a closed loop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Cell {
-    /// `closed`.
-    pub model: &'static str,
-    /// Requests at once.
-    pub concurrency: u32,
-}
 
 /// Where the server is to be found, as typed.
 #[derive(Clone, Debug, PartialEq)]
@@ -146,6 +139,14 @@ pub enum BadPlan {
     /// `--extra-body`.
     #[error("--extra-body must be a JSON object like '{{\"min_tokens\": 5}}': {0}")]
     ExtraBody(String),
+    /// A flag that says nothing without another one.
+    #[error("{flag} has no meaning without {other}: add it, or leave {flag} out")]
+    Alone {
+        /// Which.
+        flag: &'static str,
+        /// What it belongs to.
+        other: &'static str,
+    },
     /// `--api-key-env`.
     #[error("--api-key-env {0}: that variable is not set; export it, or leave the flag out")]
     NoKey(String),
@@ -179,18 +180,19 @@ impl Plan {
         if num_prompts == 0 || num_prompts + drop > nonce::MAX_TRACE_ID {
             return Err(range("--num-prompts", "1 to 16,777,000, --drop included", num_prompts));
         }
-        let concurrencies = args.max_concurrency.as_ref().map_or(vec![1, 8, 50], |list| list.0.clone());
-        if let Some(bad) = concurrencies.iter().find(|n| !(1..=MAX_CONCURRENCY).contains(*n)) {
-            return Err(range("--max-concurrency", "a list of numbers from 1 to 100,000 (0 would send nothing)", bad));
-        }
-        let windows = args.windows.unwrap_or(2);
-        if windows == 0 || u64::from(windows) * concurrencies.len() as u64 > nonce::MAX_WINDOWS {
-            return Err(range("--windows", "at least 1, and at most 65,536 in all load points together", windows));
-        }
         let scale = args.length_scale.unwrap_or(if built_in { 0.1 } else { 1.0 });
         let workload = Workload::new(lengths(args)?, scale, args.seed.unwrap_or(7), args.max_tokens)?;
         let (gap_between_windows_s, _) = seconds("--gap-between-windows", args.gap_between_windows, 0.0, true)?;
-        let (min_duration_s, _) = seconds("--min-duration", args.min_duration, if built_in { 2.0 } else { 0.0 }, true)?;
+        let (min_duration_s, min_duration) =
+            seconds("--min-duration", args.min_duration, if built_in { 2.0 } else { 0.0 }, true)?;
+        let (_, mean_output_tokens) = workload.mean_lengths(drop, num_prompts);
+        let extent =
+            Extent { seed: workload.seed, at_least: drop + num_prompts, until: min_duration, mean_output_tokens };
+        let cells = cells(args, extent)?;
+        let windows = args.windows.unwrap_or(2);
+        if windows == 0 || u64::from(windows) * cells.len() as u64 > nonce::MAX_WINDOWS {
+            return Err(range("--windows", "at least 1, and at most 65,536 in all load points together", windows));
+        }
         let default = Limits::default();
         let (request_s, request) = seconds("--timeout", args.timeout, default.request.secs_f64(), false)?;
         let (stall_s, stall) = seconds("--stall-timeout", args.stall_timeout, default.stall.secs_f64(), false)?;
@@ -223,7 +225,7 @@ impl Plan {
             stream: !args.no_stream,
             connection: args.connection.unwrap_or(Connection::Reuse),
             header_names: args.header.iter().map(|p| p.0.clone()).collect(),
-            cells: concurrencies.iter().map(|n| Cell { model: "closed", concurrency: *n }).collect(),
+            cells,
             windows,
             trace_hash: workload.trace_hash(drop, num_prompts),
             workload,
@@ -279,13 +281,54 @@ impl Plan {
 
     /// Most connections at once.
     pub fn most_connections(&self) -> u32 {
-        self.cells.iter().map(|c| c.concurrency).max().unwrap_or(0)
+        self.cells.iter().map(Cell::slots).max().unwrap_or(0)
     }
 
-    /// Requests of the whole campaign, without those of `--min-duration`.
-    pub fn requests(&self) -> u64 {
-        (self.num_prompts + self.drop) * u64::from(self.windows) * self.cells.len() as u64
+    /// Most requests that are ready at once.
+    pub fn supply_depth(&self) -> usize {
+        self.cells.iter().map(Cell::supply_depth).max().unwrap_or(1)
     }
+
+    /// Requests of the whole campaign; in closed loop without those of `--min-duration`.
+    pub fn requests(&self) -> u64 {
+        let of_window = |cell: &Cell| match cell {
+            Cell::Closed { .. } => self.num_prompts + self.drop,
+            Cell::Open(open) => open.requests,
+        };
+        self.cells.iter().map(of_window).sum::<u64>() * u64::from(self.windows)
+    }
+}
+
+/// The load points: concurrencies alone, rates alone, or all pairs of both.
+fn cells(args: &RunArgs, extent: Extent) -> Result<Vec<Cell>, BadPlan> {
+    let caps = args.max_concurrency.as_ref().map(|list| list.0.as_slice());
+    if let Some(bad) = caps.unwrap_or_default().iter().find(|n| !(1..=MAX_CONCURRENCY).contains(*n)) {
+        return Err(range("--max-concurrency", "a list of numbers from 1 to 100,000 (0 would send nothing)", bad));
+    }
+    let Some(rates) = &args.request_rate else {
+        if args.burstiness.is_some() {
+            return Err(BadPlan::Alone { flag: "--burstiness", other: "--request-rate" });
+        }
+        return Ok(caps.unwrap_or(&[1, 8, 50]).iter().map(|n| Cell::Closed { concurrency: *n }).collect());
+    };
+    let caps: Vec<Option<u32>> = caps.map_or(vec![None], |caps| caps.iter().copied().map(Some).collect());
+    let mut cells = Vec::new();
+    for rate in &rates.0 {
+        let law = ArrivalLaw::new(*rate, args.burstiness.unwrap_or(1.0)).map_err(|bad| match bad {
+            BadLaw::Rate(got) => {
+                range("--request-rate", "a list of rates from 0.0001 to 1,000,000 requests/s, or inf", got)
+            }
+            BadLaw::Burstiness(got) => range("--burstiness", "from 0.01 to 1,000,000, or inf", got),
+        })?;
+        for cap in &caps {
+            let too_many = |_| {
+                let allowed = "so short that no window has more than 16,777,000 requests at any --request-rate";
+                range("--min-duration", allowed, extent.until.secs_f64())
+            };
+            cells.push(Cell::open(law, *cap, extent).map_err(too_many)?);
+        }
+    }
+    Ok(cells)
 }
 
 fn lengths(args: &RunArgs) -> Result<Lengths, BadWorkload> {
@@ -362,10 +405,57 @@ mod tests {
     }
 
     #[test]
+    fn rates_and_caps_are_all_pairs() {
+        let plan = plan(|a| {
+            a.request_rate = Some(List(vec![10.0, f64::INFINITY]));
+            a.max_concurrency = Some(List(vec![4, 8]));
+            a.burstiness = Some(2.0);
+        });
+        let plan = plan.expect("ok");
+        let of = |c: &Cell| match c {
+            Cell::Open(open) => (open.rate, open.concurrency, open.arrivals),
+            Cell::Closed { .. } => panic!("a rate makes an open loop"),
+        };
+        let found: Vec<_> = plan.cells.iter().map(of).collect();
+        let gamma = |cap| (Some(10.0), Some(cap), "gamma");
+        assert_eq!(found, [gamma(4), gamma(8), (None, Some(4), "at_once"), (None, Some(8), "at_once")]);
+        assert_eq!((plan.most_connections(), plan.requests()), (8, 4 * 2 * 310));
+        assert_eq!(plan.supply_depth(), 310, "all of those that are due at once");
+    }
+
+    #[test]
+    fn the_seed_and_the_rate_decide_the_schedule_and_the_hash_covers_it() {
+        let of = |rate: f64, seed: u64| {
+            let plan = plan(|a| {
+                a.request_rate = Some(List(vec![rate]));
+                a.seed = Some(seed);
+            });
+            let plan = plan.expect("ok");
+            (plan.cells[0].schedule_hash().map(str::to_owned), plan.hash("m"))
+        };
+        assert_eq!(of(10.0, 7), of(10.0, 7));
+        assert_ne!(of(10.0, 7).0, of(10.0, 8).0);
+        assert_ne!(of(10.0, 7).1, of(11.0, 7).1);
+    }
+
+    #[test]
     fn nonsense_is_refused_by_its_flag() {
         let words = |change: fn(&mut RunArgs)| plan(change).expect_err("refused").to_string();
         assert!(words(|a| a.max_concurrency = Some(List(vec![1, 0]))).starts_with("--max-concurrency"));
         assert!(words(|a| a.num_prompts = Some(0)).starts_with("--num-prompts"));
+        assert!(words(|a| a.request_rate = Some(List(vec![1.0, 0.0]))).starts_with("--request-rate"));
+        assert!(words(|a| a.burstiness = Some(2.0)).starts_with("--burstiness has no meaning without --request-rate"));
+        let with_rate = |a: &mut RunArgs| a.request_rate = Some(List(vec![100_000.0]));
+        let words_with = |change: fn(&mut RunArgs)| {
+            plan(|a| {
+                with_rate(a);
+                change(a);
+            })
+            .expect_err("refused")
+            .to_string()
+        };
+        assert!(words_with(|a| a.burstiness = Some(0.0)).starts_with("--burstiness"));
+        assert!(words_with(|a| a.min_duration = Some(1000.0)).starts_with("--min-duration"));
         assert!(words(|a| a.windows = Some(0)).starts_with("--windows"));
         assert!(words(|a| a.timeout = Some(-1.0)).starts_with("--timeout"));
         assert!(words(|a| a.stall_timeout = Some(f64::INFINITY)).starts_with("--stall-timeout"));

@@ -10,6 +10,8 @@ use bytes::Bytes;
 pub struct Job {
     /// Names it to whoever reads the records.
     pub id: u64,
+    /// When it is due, from the opening of its window; None: as soon as a slot is free.
+    pub due: Option<Nanos>,
     /// Head and body.
     pub request: Bytes,
 }
@@ -20,7 +22,18 @@ impl Job {
         let request = Bytes::from(request);
         // bytes made of a vector get their count of owners at the first clone: here, not on a worker
         drop(request.clone());
-        Job { id, request }
+        Job { id, due: None, request }
+    }
+
+    /// The same, due so long after the opening of its window.
+    pub fn due_at(self, due: Nanos) -> Self {
+        Job { due: Some(due), ..self }
+    }
+
+    /// The record of a request that was due in a window opened at `opened` and is not sent: at `at` the run is ended.
+    pub fn not_sent(self, opened: Instant, at: Instant) -> Finished {
+        let due = Due { at: opened + self.due.unwrap_or(Nanos::ZERO), wall: None };
+        Finished { conn: None, taken: None, ..Current::new(self, due, at).finished(0, Ending::NotSent, at) }
     }
 }
 

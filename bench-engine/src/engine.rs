@@ -5,7 +5,7 @@ use crate::cpu::{self, PinError};
 use crate::io::uring::probe::Capabilities;
 use crate::io::uring::{RingError, UringDriver, UringOptions};
 use crate::units::Instant;
-use crate::worker::{Prepared, Shared, WindowReport, Worker, WorkerOptions};
+use crate::worker::{Load, Prepared, Shared, WindowReport, Worker, WorkerOptions};
 use nix::unistd::gettid;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -55,7 +55,7 @@ pub struct WorkerInfo {
 
 enum Order {
     Prepare { slots: u32 },
-    Run { slots: u32, opened: Instant },
+    Run { load: Load, slots: u32, opened: Instant },
 }
 
 enum Answer {
@@ -130,12 +130,20 @@ impl Engine {
         })
     }
 
-    /// Lets a window run from `opened` on. [`Engine::poll_window`] tells when it is over.
+    /// Lets a closed-loop window run from `opened` on. [`Engine::poll_window`] tells when it is over.
     ///
     /// # Errors
     /// [`EngineError::Gone`].
     pub fn begin_window(&self, slots: &[u32], opened: Instant) -> Result<(), EngineError> {
-        self.order(slots, |slots| Order::Run { slots, opened })
+        self.begin(Load::Closed, slots, opened)
+    }
+
+    /// Lets a window run from `opened` on, under a load of either kind.
+    ///
+    /// # Errors
+    /// [`EngineError::Gone`].
+    pub fn begin(&self, load: Load, slots: &[u32], opened: Instant) -> Result<(), EngineError> {
+        self.order(slots, |slots| Order::Run { load, slots, opened })
     }
 
     /// Whether every worker has finished the window. Reports are kept in `done`.
@@ -205,7 +213,7 @@ fn serve(mut worker: Worker<UringDriver>, orders: &Receiver<Order>, answers: &Se
     while let Ok(order) = orders.recv() {
         let answer = match order {
             Order::Prepare { slots } => Answer::Prepared(worker.prepare(slots)),
-            Order::Run { slots, opened } => Answer::Done(Box::new(worker.run_window(slots, opened))),
+            Order::Run { load, slots, opened } => Answer::Done(Box::new(worker.run(load, slots, opened))),
         };
         if answers.send(answer).is_err() {
             break;

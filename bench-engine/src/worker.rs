@@ -22,7 +22,7 @@ const HUNGRY_WAIT: Nanos = Nanos::from_micros(200);
 /// What workers share with the feeder and the record reader. All of it lock-free and of fixed size.
 #[derive(Debug)]
 pub struct Shared {
-    /// Requests in order of their trace.
+    /// Requests in order of their trace, which is that of their dues where they have one.
     pub supply: ArrayQueue<Job>,
     /// Nothing more will be put into the supply in this window.
     pub supply_over: AtomicBool,
@@ -48,6 +48,16 @@ impl Shared {
             pool,
             stop: AtomicBool::new(false),
             reader_waits: AtomicU64::new(0),
+        }
+    }
+
+    /// Hands a message to the record reader; waits when that is behind by the whole queue, and counts it.
+    pub fn post(&self, message: Message) {
+        let mut message = message;
+        while let Err(back) = self.messages.push(message) {
+            self.reader_waits.fetch_add(1, Ordering::Relaxed);
+            message = back;
+            std::thread::yield_now();
         }
     }
 }
@@ -119,12 +129,82 @@ pub struct WindowReport {
     pub opened: u32,
     /// Connections the server ended in it, announced or not.
     pub closed_by_server: u32,
-    /// Times a free slot found no request ready.
+    /// Closed loop: times a free slot found no request ready. Open loop: requests that were made only after they
+    /// were due, while a slot was free.
     pub starved: u32,
+    /// Open loop: requests taken from the supply whose due had not come when the window was stopped.
+    pub never_due: u32,
     /// Times the pool had no block.
     pub pool_exhausted: u32,
     /// What is known of keep-alive at its end.
     pub keep_alive: KeepAlive,
+}
+
+/// What decides when a request starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// A slot that becomes free takes the next request at once.
+    Closed,
+    /// Each request has a due of its own, [`Job::due`]. One whose due has passed goes at once and keeps it; with no
+    /// slot free they wait in order.
+    Open,
+}
+
+/// How requests come to slots in the current window.
+#[derive(Debug)]
+enum Dispatch {
+    /// Slots fetch them.
+    Closed {
+        /// Slots that take requests.
+        live: u32,
+    },
+    /// They wait for their due.
+    Open {
+        /// What dues count from.
+        opened: Instant,
+        /// The next request. It is fetched only while a slot is free: with none, another worker may have one.
+        in_hand: Option<Job>,
+        /// Slots with a request.
+        busy: u32,
+        /// Nothing more will come.
+        over: bool,
+        /// When the supply was last found empty while a slot was free.
+        found_empty: Option<Instant>,
+    },
+}
+
+/// Free slots of an open loop, each in one of two stacks. The connection used last is used next: few stay warm
+/// rather than many lukewarm, and those that a server's idle timeout is about to close are not the ones to send on.
+#[derive(Debug, Default)]
+struct Idle {
+    /// With a connection when they became free; it may have been lost since.
+    connected: Vec<u32>,
+    /// Without one.
+    unconnected: Vec<u32>,
+}
+
+impl Idle {
+    fn is_empty(&self) -> bool {
+        self.connected.is_empty() && self.unconnected.is_empty()
+    }
+
+    fn put(&mut self, slot: u32, conn: &Conn) {
+        match conn {
+            Conn::Ready(_) => self.connected.push(slot),
+            _ => self.unconnected.push(slot),
+        }
+    }
+
+    /// A slot with a connection, else one without.
+    fn take(&mut self, conns: &[Conn]) -> Option<u32> {
+        while let Some(slot) = self.connected.pop() {
+            if let Conn::Ready(_) = conns[slot as usize] {
+                return Some(slot);
+            }
+            self.unconnected.push(slot);
+        }
+        self.unconnected.pop()
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -152,8 +232,9 @@ struct Desk {
     actions: Vec<Action>,
     /// Slots that found no request ready, the longest waiting first.
     hungry: VecDeque<u32>,
-    /// Slots that take requests.
-    live: u32,
+    dispatch: Dispatch,
+    /// Free slots of an open loop.
+    idle: Idle,
     /// Slots being opened before a window.
     preparing: u32,
     prepared: Prepared,
@@ -179,17 +260,7 @@ impl Blocks for SlotBlocks<'_> {
         block
     }
     fn full(&mut self, block: Block) {
-        post(self.shared, Message::Block { worker: self.worker, conn: self.conn, block });
-    }
-}
-
-/// Hands a message over; waits when the reader is behind by the whole queue, and counts it.
-fn post(shared: &Shared, message: Message) {
-    let mut message = message;
-    while let Err(back) = shared.messages.push(message) {
-        shared.reader_waits.fetch_add(1, Ordering::Relaxed);
-        message = back;
-        std::thread::yield_now();
+        self.shared.post(Message::Block { worker: self.worker, conn: self.conn, block });
     }
 }
 
@@ -207,7 +278,8 @@ impl<D: Driver> Worker<D> {
             timers: Timers::new(options.limits, options.slots),
             actions: Vec::with_capacity(slots * 4 + 16),
             hungry: VecDeque::with_capacity(slots),
-            live: 0,
+            dispatch: Dispatch::Closed { live: 0 },
+            idle: Idle { connected: Vec::with_capacity(slots), unconnected: Vec::with_capacity(slots) },
             preparing: 0,
             prepared: Prepared::default(),
             keep_alive: KeepAlive::default(),
@@ -239,21 +311,23 @@ impl<D: Driver> Worker<D> {
         std::mem::take(&mut self.desk.prepared)
     }
 
-    /// Runs a closed-loop window on slots `0..slots` from `opened` on, until the supply is over and every
-    /// reply is in, or the window is stopped.
+    /// Runs a closed-loop window: [`Worker::run`] with [`Load::Closed`].
     pub fn run_window(&mut self, slots: u32, opened: Instant) -> WindowReport {
+        self.run(Load::Closed, slots, opened)
+    }
+
+    /// Runs a window on slots `0..slots` from `opened` on, until the supply is over and every reply is in, or the
+    /// window is stopped.
+    pub fn run(&mut self, load: Load, slots: u32, opened: Instant) -> WindowReport {
         let before = self.driver.counters();
-        self.desk.begin_window(slots);
+        self.desk.begin_window();
         while self.driver.now() < opened {
             self.driver.turn(opened, &mut self.desk);
         }
         self.desk.now = self.driver.now();
-        for slot in 0..slots {
-            self.desk.free_at[slot as usize] = Due { at: opened, wall: None };
-            self.desk.is_free(slot);
-        }
+        self.desk.open_window(load, slots, opened);
         self.act();
-        while self.desk.live > 0 {
+        while !self.desk.window_is_over() {
             self.turn();
         }
         let mut report = self.desk.report;
@@ -278,9 +352,7 @@ impl<D: Driver> Worker<D> {
     }
 
     fn turn(&mut self) {
-        let now = self.driver.now();
-        let patience = if self.desk.hungry.is_empty() { LONGEST_WAIT } else { HUNGRY_WAIT };
-        let until = self.desk.timers.next().map_or(now + patience, |t| t.min(now + patience));
+        let until = self.desk.wake(self.driver.now());
         self.driver.turn(until, &mut self.desk);
         self.desk.after_turn(self.driver.now());
         self.act();
@@ -303,6 +375,11 @@ impl<D: Driver> Worker<D> {
     }
 }
 
+/// When a request of an open loop is due.
+fn due_of(job: &Job, opened: Instant) -> Instant {
+    opened + job.due.expect("in an open loop every request has a due")
+}
+
 fn since(now: DriverCounters, before: DriverCounters) -> DriverCounters {
     DriverCounters {
         batches: now.batches - before.batches,
@@ -316,12 +393,83 @@ fn since(now: DriverCounters, before: DriverCounters) -> DriverCounters {
 }
 
 impl Desk {
-    fn begin_window(&mut self, slots: u32) {
-        assert!(slots <= self.options.slots, "slots are sized from the plan");
+    fn begin_window(&mut self) {
         self.report = WindowReport::default();
         self.hungry.clear();
-        self.live = slots;
+        self.idle.connected.clear();
+        self.idle.unconnected.clear();
+        self.dispatch = Dispatch::Closed { live: 0 };
         self.stopping = false;
+    }
+
+    fn open_window(&mut self, load: Load, slots: u32, opened: Instant) {
+        assert!(slots <= self.options.slots, "slots are sized from the plan");
+        match load {
+            Load::Closed => {
+                self.dispatch = Dispatch::Closed { live: slots };
+                for slot in 0..slots {
+                    self.free_at[slot as usize] = Due { at: opened, wall: None };
+                    self.is_free(slot);
+                }
+            }
+            Load::Open => {
+                // without a slot there is nothing to fetch a request for
+                let over = slots == 0;
+                self.dispatch = Dispatch::Open { opened, in_hand: None, busy: 0, over, found_empty: None };
+                (0..slots).rev().for_each(|slot| self.idle.put(slot, &self.conns[slot as usize]));
+                self.dispatch_due();
+            }
+        }
+    }
+
+    fn window_is_over(&self) -> bool {
+        match &self.dispatch {
+            Dispatch::Closed { live } => *live == 0,
+            Dispatch::Open { in_hand, busy, over, .. } => *over && *busy == 0 && in_hand.is_none(),
+        }
+    }
+
+    /// When there is something to do at the latest.
+    fn wake(&self, now: Instant) -> Instant {
+        let (starving, due) = match &self.dispatch {
+            Dispatch::Closed { .. } => (!self.hungry.is_empty(), None),
+            Dispatch::Open { in_hand: None, over, .. } => (!over && !self.idle.is_empty(), None),
+            Dispatch::Open { in_hand: Some(job), opened, .. } => (false, Some(due_of(job, *opened))),
+        };
+        let patience = now + if starving { HUNGRY_WAIT } else { LONGEST_WAIT };
+        [self.timers.next(), due].into_iter().flatten().fold(patience, Instant::min)
+    }
+
+    /// Open loop: sends whatever is due, in order, as far as there are slots.
+    fn dispatch_due(&mut self) {
+        while let Some((job, due)) = self.next_due() {
+            let slot = self.idle.take(&self.conns).expect("a request is in hand only while a slot is free");
+            self.start(slot, Current::new(job, Due { at: due, wall: None }, self.now));
+        }
+    }
+
+    /// The next request if its due has come and a slot is free, and its due.
+    fn next_due(&mut self) -> Option<(Job, Instant)> {
+        let Dispatch::Open { opened, in_hand, busy, over, found_empty } = &mut self.dispatch else { return None };
+        if self.idle.is_empty() || *over && in_hand.is_none() {
+            return None;
+        }
+        if in_hand.is_none() {
+            let ended = self.shared.supply_over.load(Ordering::Acquire);
+            *in_hand = self.shared.supply.pop();
+            match in_hand {
+                Some(job) => {
+                    let missed = found_empty.is_some_and(|at| due_of(job, *opened) <= at);
+                    self.report.starved += u32::from(missed);
+                }
+                None if ended => *over = true,
+                None => *found_empty = Some(self.now),
+            }
+        }
+        let job = in_hand.take_if(|job| due_of(job, *opened) <= self.now)?;
+        *busy += 1;
+        let due = due_of(&job, *opened);
+        Some((job, due))
     }
 
     fn open_ahead(&mut self, slot: u32) {
@@ -337,29 +485,41 @@ impl Desk {
         self.actions.push(Action::Open(slot));
     }
 
-    /// A slot has become free: it takes the next request; when none is ready, that is counted once.
+    /// A slot has become free. In closed loop it takes the next request; when none is ready, that is counted once.
     fn is_free(&mut self, slot: u32) {
-        let waiting = self.hungry.len();
-        self.take_job(slot);
-        self.report.starved += u32::from(self.hungry.len() > waiting);
+        match &mut self.dispatch {
+            Dispatch::Closed { .. } => {
+                let waiting = self.hungry.len();
+                self.take_job(slot);
+                self.report.starved += u32::from(self.hungry.len() > waiting);
+            }
+            Dispatch::Open { busy, .. } => {
+                *busy -= 1;
+                self.idle.put(slot, &self.conns[slot as usize]);
+            }
+        }
     }
 
-    /// A free slot takes the next request, waits for one, or retires.
+    /// Closed loop: a free slot takes the next request, waits for one, or retires.
     fn take_job(&mut self, slot: u32) {
-        if self.stopping {
-            self.live -= 1;
-            return;
-        }
         let over = self.shared.supply_over.load(Ordering::Acquire);
-        let Some(job) = self.shared.supply.pop() else {
-            if over {
-                self.live -= 1;
-            } else {
-                self.hungry.push_back(slot);
-            }
-            return;
-        };
-        let current = Current::new(job, self.free_at[slot as usize], self.now);
+        let job = if self.stopping { None } else { self.shared.supply.pop() };
+        match job {
+            Some(job) => self.start(slot, Current::new(job, self.free_at[slot as usize], self.now)),
+            None if over || self.stopping => self.retire(1),
+            None => self.hungry.push_back(slot),
+        }
+    }
+
+    /// Closed loop: so many slots take no more requests.
+    fn retire(&mut self, slots: u32) {
+        if let Dispatch::Closed { live } = &mut self.dispatch {
+            *live -= slots;
+        }
+    }
+
+    /// A free slot begins with a request.
+    fn start(&mut self, slot: u32, current: Current) {
         self.timers.arm(Timer::Request, slot, self.now);
         match std::mem::replace(&mut self.conns[slot as usize], Conn::Closed { by_server: false }) {
             Conn::Ready(open) => self.send(slot, open, current),
@@ -386,7 +546,7 @@ impl Desk {
         }
     }
 
-    /// Timers, hungry slots, and a stop from outside.
+    /// Timers, hungry slots, requests that are due, and a stop from outside.
     fn after_turn(&mut self, now: Instant) {
         self.now = now;
         while let Some((timer, slot)) = self.timers.expired(now) {
@@ -396,15 +556,27 @@ impl Desk {
             let Some(slot) = self.hungry.pop_front() else { break };
             self.take_job(slot);
         }
-        if !self.stopping && self.live > 0 && self.shared.stop.load(Ordering::Relaxed) {
+        if !self.stopping && !self.window_is_over() && self.shared.stop.load(Ordering::Relaxed) {
             self.stop();
         }
+        self.dispatch_due();
     }
 
     fn stop(&mut self) {
         self.stopping = true;
-        self.live -= self.hungry.len() as u32;
+        self.retire(self.hungry.len() as u32);
         self.hungry.clear();
+        if let Dispatch::Open { opened, in_hand, over, .. } = &mut self.dispatch {
+            *over = true;
+            if let Some(job) = in_hand.take() {
+                if due_of(&job, *opened) <= self.now {
+                    let unsent = job.not_sent(*opened, self.now);
+                    self.shared.post(Message::Finished(self.options.index, unsent));
+                } else {
+                    self.report.never_due += 1;
+                }
+            }
+        }
         for slot in 0..self.options.slots {
             let conn = std::mem::replace(&mut self.conns[slot as usize], Conn::Closed { by_server: false });
             match conn {
@@ -449,7 +621,7 @@ impl Desk {
         self.timers.disarm_all(slot);
         let mut finished = current.finished(slot, ending, self.now);
         finished.block = self.exchanges[slot as usize].cut_tape();
-        post(&self.shared, Message::Finished(self.options.index, finished));
+        self.shared.post(Message::Finished(self.options.index, finished));
         self.free_at[slot as usize] = match end {
             Some(read) => Due { at: read.seen, wall: read.wall },
             None => Due { at: self.now, wall: None },
@@ -485,7 +657,7 @@ impl Events for Desk {
                 Some(current) => current.wire_out = Some((wall, at)),
                 None => {
                     let worker = self.options.index;
-                    post(&self.shared, Message::LateWireOut { worker, sequence, wall, at });
+                    self.shared.post(Message::LateWireOut { worker, sequence, wall, at });
                 }
             },
             Event::Received(bytes, stamp) => self.on_received(slot, bytes, stamp),

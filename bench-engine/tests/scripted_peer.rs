@@ -7,7 +7,7 @@ use bench_engine::record::{ClientFault, Ending, Finished, Note, Timer, notes};
 use bench_engine::sim::{Act, Opening, Peer, Reply, Script, SimDriver, wall};
 use bench_engine::timers::Limits;
 use bench_engine::units::{Instant, Nanos, WallInstant};
-use bench_engine::worker::{Message, Shared, WindowReport, Worker, WorkerOptions};
+use bench_engine::worker::{Load, Message, Shared, WindowReport, Worker, WorkerOptions};
 use bytes::Bytes;
 use proptest::prelude::*;
 use std::net::SocketAddr;
@@ -89,7 +89,7 @@ impl Log {
                     shared.pool.push(block).expect("the pool has room for every block there is");
                 }
                 Message::Finished(_, mut finished) => {
-                    let conn = finished.conn.expect("a slot");
+                    let conn = finished.conn.unwrap_or(u32::MAX);
                     if let Some(mut block) = finished.block.take() {
                         self.tape(conn).extend_from_slice(block.filled());
                         block.clear();
@@ -170,16 +170,24 @@ impl<P: Peer> Stage<P> {
 
     fn supply(&self, ids: impl IntoIterator<Item = u64>) {
         for id in ids {
-            self.shared.supply.push(Job { id, request: Bytes::from_static(b"POST / HTTP/1.1\r\n\r\n") }).expect("room");
+            self.shared
+                .supply
+                .push(Job { id, due: None, request: Bytes::from_static(b"POST / HTTP/1.1\r\n\r\n") })
+                .expect("room");
         }
     }
 
     /// One window with these requests and no more.
     fn window(&mut self, ids: impl IntoIterator<Item = u64>) -> WindowReport {
         self.supply(ids);
+        self.run(Load::Closed)
+    }
+
+    /// One window with what is in the supply and no more.
+    fn run(&mut self, load: Load) -> WindowReport {
         self.shared.supply_over.store(true, Ordering::Release);
         let opened = self.clock.now();
-        let report = self.worker.run_window(self.slots, opened);
+        let report = self.worker.run(load, self.slots, opened);
         self.log.take_in(&self.shared);
         assert_eq!(self.shared.pool.len(), self.blocks, "every block of the pool is back");
         report
@@ -571,7 +579,7 @@ fn an_empty_supply_is_counted_once_for_each_slot_that_met_it() {
         at_turn: Box::new(move |now| {
             if now >= filled_at && !feed.supply_over.load(Ordering::Acquire) {
                 for id in 10..13 {
-                    feed.supply.push(Job { id, request: Bytes::from_static(b"POST") }).expect("room");
+                    feed.supply.push(Job { id, due: None, request: Bytes::from_static(b"POST") }).expect("room");
                 }
                 feed.supply_over.store(true, Ordering::Release);
             }
@@ -603,7 +611,7 @@ fn slots_that_met_an_empty_supply_are_served_in_turn() {
         // one request a millisecond for four slots: all of them are hungry most of the time
         at_turn: Box::new(move |now| {
             while next < 40 && now >= start + ms(next) {
-                feed.supply.push(Job { id: next, request: Bytes::from_static(b"POST") }).expect("room");
+                feed.supply.push(Job { id: next, due: None, request: Bytes::from_static(b"POST") }).expect("room");
                 next += 1;
             }
             if next == 40 {
@@ -741,6 +749,7 @@ proptest! {
         reuse in any::<bool>(),
         prepared in any::<bool>(),
         stop_after in prop::option::of(0u64..40),
+        due_every in prop::option::of(0u64..4),
     ) {
         let limits = Limits { connect: ms(40), stall: ms(50), request: ms(200), drain: ms(10) };
         let shared = Arc::new(Shared::new(slots as usize, 64, 64));
@@ -761,17 +770,29 @@ proptest! {
         if prepared {
             stage.worker.prepare(slots);
         }
-        stage.window(0..jobs);
+        let report = match due_every {
+            None => stage.window(0..jobs),
+            Some(every) => {
+                for id in 0..jobs {
+                    let request = Bytes::from_static(b"POST / HTTP/1.1\r\n\r\n");
+                    stage.shared.supply.push(Job { id, due: Some(ms(id * every)), request }).expect("room");
+                }
+                stage.run(Load::Open)
+            }
+        };
         let mut ids: Vec<u64> = stage.log.records.iter().map(|r| r.finished.job).collect();
         ids.sort_unstable();
-        let never_due = stage.shared.supply.len() as u64;
+        let never_due = stage.shared.supply.len() as u64 + u64::from(report.never_due);
         prop_assert_eq!(ids, (0..jobs - never_due).collect::<Vec<_>>());
         prop_assert!(never_due == 0 || stop_after.is_some());
         for record in &stage.log.records {
             let f = &record.finished;
             prop_assert!(f.retries <= 1);
             prop_assert!(f.ended >= f.due.at);
-            prop_assert!(f.ended - f.taken.expect("taken") <= limits.request, "{:?}", f);
+            match f.taken {
+                Some(taken) => prop_assert!(f.ended - taken <= limits.request, "{:?}", f),
+                None => prop_assert_eq!(f.ending, Ending::NotSent),
+            }
             if f.ending == Ending::Complete {
                 prop_assert!(f.submit.is_some(), "a reply to what was never sent: {:?}", f);
             }

@@ -109,6 +109,7 @@ pub(crate) fn window(cell: u32, window: u32, opened: u64, closed: u64) -> Window
         drop: 0,
         slots: 1,
         trace_hash: "t".into(),
+        schedule_hash: None,
         interrupted: false,
         rows: 0,
         last_h: String::new(),

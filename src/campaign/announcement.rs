@@ -2,6 +2,8 @@
 
 use super::server::Server;
 use super::{Cores, Voice, environment};
+use crate::cli::Connection;
+use crate::load_point::{ASSUMED_TOKENS_PER_S, Cell, OpenLoop};
 use crate::plan::Plan;
 use crate::reading::printable;
 use bench_engine::engine::WorkerInfo;
@@ -79,15 +81,7 @@ pub(super) fn announce(plan: &Plan, facts: &RunFacts<'_>, dir: &Path, voice: &Vo
         server.target.address,
         printable(&server.model, None)
     ));
-    let loads: Vec<String> = plan.cells.iter().map(|c| c.concurrency.to_string()).collect();
-    voice.say(format!(
-        "load     closed loop at {}; {} windows each of {} requests (first {} dropped){}",
-        loads.join(", "),
-        plan.windows,
-        plan.drop + plan.num_prompts,
-        plan.drop,
-        if plan.min_duration_s > 0.0 { format!(", at least {} s long", plan.min_duration_s) } else { String::new() }
-    ));
+    load(plan).into_iter().for_each(|line| voice.say(line));
     let cap = plan.workload.max_tokens.map(|n| format!(", outputs {n}")).unwrap_or_default();
     let (mean_in, mean_out) = mean_lengths(plan);
     voice.say(format!(
@@ -121,27 +115,76 @@ fn workload_name(plan: &Plan) -> &'static str {
     }
 }
 
+/// What is asked for, and for an open loop what follows from it.
+fn load(plan: &Plan) -> Vec<String> {
+    let long = match plan.min_duration_s > 0.0 {
+        true => format!(", at least {} s long", plan.min_duration_s),
+        false => String::new(),
+    };
+    let closed: Vec<String> = plan
+        .cells
+        .iter()
+        .filter_map(|c| if let Cell::Closed { concurrency } = c { Some(concurrency.to_string()) } else { None })
+        .collect();
+    let kind = match closed.is_empty() {
+        true => "open loop".to_owned(),
+        false => format!("closed loop at {}", closed.join(", ")),
+    };
+    let (each, windows) = (plan.drop + plan.num_prompts, plan.windows);
+    let mut lines =
+        vec![format!("load     {kind}; {windows} windows each of {each} requests (first {} dropped){long}", plan.drop)];
+    for cell in &plan.cells {
+        if let Cell::Open(open) = cell {
+            lines.push(format!("         {}", open_load(open, plan.connection == Connection::Reuse)));
+        }
+    }
+    lines
+}
+
+fn open_load(open: &OpenLoop, reuse: bool) -> String {
+    let rate = open.rate.map_or_else(|| "all at once".to_owned(), |per_s| format!("{per_s} requests/s"));
+    let law = match (open.arrivals, open.burstiness) {
+        ("poisson", _) => ", Poisson".to_owned(),
+        ("gamma", Some(shape)) => format!(", gamma gaps of shape {shape}"),
+        ("even", _) => ", evenly spaced".to_owned(),
+        _ => " (no schedule to go on by: exactly the number of requests)".to_owned(),
+    };
+    let cap = match (open.concurrency, open.default_cap) {
+        (None, _) => "no cap".to_owned(),
+        (Some(cap), false) => format!("at most {cap} at once"),
+        (Some(cap), true) => format!("at most {cap} at once (the default; --max-concurrency sets it)"),
+    };
+    let ahead = match reuse {
+        true => format!("{} connections opened ahead", open.opened_ahead),
+        false => "a new connection for each".to_owned(),
+    };
+    format!("{rate}{law}: {} requests in {:.1} s, {cap}, {ahead}", open.requests, open.last_due_s)
+}
+
 fn mean_lengths(plan: &Plan) -> (f64, f64) {
-    let n = (plan.drop + plan.num_prompts) as usize;
-    let (p, o) = plan
-        .workload
-        .trace(plan.drop, plan.num_prompts)
-        .take(n)
-        .fold((0, 0), |(p, o), s| (p + s.prompt_tokens, o + s.output_tokens));
-    (p as f64 / n as f64, o as f64 / n as f64)
+    plan.workload.mean_lengths(plan.drop, plan.num_prompts)
+}
+
+/// About how long the windows of a load point take, in s.
+fn estimated_s(plan: &Plan, cell: &Cell, mean_out: f64) -> f64 {
+    let reply_s = mean_out / ASSUMED_TOKENS_PER_S;
+    let busy_s = |requests: u64, at_once: u32| requests as f64 * reply_s / f64::from(at_once);
+    f64::from(plan.windows)
+        * match cell {
+            Cell::Closed { concurrency } => busy_s(plan.drop + plan.num_prompts, *concurrency).max(plan.min_duration_s),
+            Cell::Open(open) => (open.last_due_s + reply_s).max(busy_s(open.requests, open.slots)),
+        }
 }
 
 pub(super) fn dry_run(plan: &Plan, voice: &Voice) {
     let (mean_in, mean_out) = mean_lengths(plan);
     let requests = plan.requests();
     println!("{}", serde_json::to_string_pretty(plan).unwrap_or_default());
+    load(plan).into_iter().for_each(|line| voice.say(line));
     voice.say(format!(
-        "{requests} requests, about {:.0} prompt and {:.0} output tokens; at 50 tokens/s a stream about {:.0} s; nothing was sent",
+        "{requests} requests, about {:.0} prompt and {:.0} output tokens; at {ASSUMED_TOKENS_PER_S} tokens/s a stream about {:.0} s; nothing was sent",
         mean_in * requests as f64,
         mean_out * requests as f64,
-        plan.cells.iter().map(|c| {
-            let per_cell = f64::from(plan.windows) * (plan.num_prompts + plan.drop) as f64;
-            per_cell * mean_out / 50.0 / f64::from(c.concurrency)
-        }).sum::<f64>(),
+        plan.cells.iter().map(|cell| estimated_s(plan, cell, mean_out)).sum::<f64>(),
     ));
 }

@@ -1,16 +1,17 @@
 //! Makes requests ahead of their turn, on the control core: text, body, head, in order of trace id.
 
 use super::Ticket;
+use crate::load_point::Cell;
 use crate::reading::Asked;
 use crate::rundir::row::Phase;
 use crate::target::openai::BodyTemplate;
 use crate::workload::nonce::{MAX_TRACE_ID, Nonces};
-use crate::workload::{Workload, hex, prompt};
+use crate::workload::{Shape, Workload, hex, prompt};
 use bench_engine::clock::{Clock, SystemClock};
 use bench_engine::conn::Job;
 use bench_engine::units::{Instant, Nanos};
 use bench_engine::wire::request::RequestTemplate;
-use bench_engine::worker::Shared;
+use bench_engine::worker::{Message, Shared};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -19,6 +20,17 @@ use std::time::Duration;
 
 /// Requests made and not yet recorded, by job id.
 pub type Tickets = Mutex<HashMap<u64, Ticket>>;
+
+/// What a stopped window leaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unsent {
+    /// Requests that were due and not sent: each becomes a row.
+    pub rows: u64,
+    /// Those of them that had not been made.
+    pub not_made: u64,
+    /// Requests made that were not due.
+    pub never_due: u64,
+}
 
 /// Time for which requests beyond the planned ones are made ahead: with more of them a window that has lasted long
 /// enough would go on until they are used up.
@@ -35,7 +47,9 @@ pub struct Feeder<'a> {
     /// Of the run.
     pub nonces: &'a Nonces,
     /// Load point.
-    pub cell: u32,
+    pub cell: &'a Cell,
+    /// Its number.
+    pub index: u32,
     /// Window.
     pub window: u32,
     /// Window number of the run.
@@ -44,10 +58,8 @@ pub struct Feeder<'a> {
     pub drop: u64,
     /// Kept requests, at least.
     pub kept: u64,
-    /// Goes on past their number until the window has lasted so long.
+    /// Closed loop: goes on past their number until the window has lasted so long.
     pub min_duration: Nanos,
-    /// Requests in flight at once.
-    pub concurrency: u32,
     /// When the window opened, in ns; 0 before that.
     pub opened: &'a AtomicU64,
     /// Where the requests go.
@@ -62,28 +74,12 @@ impl Feeder<'_> {
     pub fn run(&self) -> u64 {
         let planned = self.drop + self.kept;
         let mut made = 0;
-        for (trace_id, shape) in (0..=MAX_TRACE_ID).zip(self.workload.trace(self.drop, self.kept)) {
-            if trace_id >= planned && !self.wait_to_go_on(made) {
+        for (trace_id, shape, due) in self.requests() {
+            // an open loop's schedule has an end of its own
+            if due.is_none() && trace_id >= planned && !self.wait_to_go_on(made) {
                 break;
             }
-            let nonce = self.nonces.nonce(self.serial, trace_id);
-            let text = prompt::text(self.workload.seed, trace_id, &nonce, shape.prompt_tokens);
-            let request = self.request.with_json(&self.body.body(&text, shape.output_tokens));
-            let asked = Asked {
-                trace_id,
-                class: shape.class,
-                phase: if trace_id < self.drop { Phase::Warmup } else { Phase::Measured },
-                prompt_tokens: shape.prompt_tokens,
-                output_tokens: shape.output_tokens,
-                nonce,
-                prompt_sha256: hex(&Sha256::digest(&text)),
-                streamed: self.body.stream,
-            };
-            let id = self.serial << 24 | trace_id;
-            if let Ok(mut tickets) = self.tickets.lock() {
-                tickets.insert(id, Ticket { cell: self.cell, window: self.window, asked });
-            }
-            if !self.push(Job::new(id, request)) {
+            if !self.push(self.make(trace_id, &shape, due)) {
                 break;
             }
             made += 1;
@@ -92,7 +88,64 @@ impl Feeder<'_> {
         made
     }
 
-    /// Whether the window wants more than its number; waits while enough of them are ready.
+    /// After a window that was stopped at `at`, with `made` requests made by [`Feeder::run`]: those that had become
+    /// due and that no worker took, made or not, go to the record reader as not sent.
+    pub fn leave_unsent(&self, made: u64, opened: Instant, at: Instant) -> Unsent {
+        let mut unsent = Unsent::default();
+        while let Some(job) = self.shared.supply.pop() {
+            match job.due {
+                Some(due) if opened + due <= at => self.not_sent(job, opened, at, &mut unsent),
+                _ => unsent.never_due += 1,
+            }
+        }
+        if let Cell::Open(_) = self.cell {
+            let rest = self.requests().skip(made as usize);
+            for (trace_id, shape, due) in rest.take_while(|(.., due)| due.is_some_and(|due| opened + due <= at)) {
+                unsent.not_made += 1;
+                self.not_sent(self.make(trace_id, &shape, due), opened, at, &mut unsent);
+            }
+        }
+        unsent
+    }
+
+    fn not_sent(&self, job: Job, opened: Instant, at: Instant, unsent: &mut Unsent) {
+        unsent.rows += 1;
+        // no worker had it: it is recorded under the first one
+        self.shared.post(Message::Finished(0, job.not_sent(opened, at)));
+    }
+
+    /// Trace id, lengths and due of each request, in order.
+    fn requests(&self) -> impl Iterator<Item = (u64, Shape, Option<Nanos>)> {
+        let dues: Box<dyn Iterator<Item = Option<Nanos>>> = match self.cell {
+            Cell::Closed { .. } => Box::new(std::iter::repeat(None)),
+            Cell::Open(open) => Box::new(open.dues().map(Some)),
+        };
+        let shapes = (0..=MAX_TRACE_ID).zip(self.workload.trace(self.drop, self.kept));
+        shapes.zip(dues).map(|((trace_id, shape), due)| (trace_id, shape, due))
+    }
+
+    fn make(&self, trace_id: u64, shape: &Shape, due: Option<Nanos>) -> Job {
+        let nonce = self.nonces.nonce(self.serial, trace_id);
+        let text = prompt::text(self.workload.seed, trace_id, &nonce, shape.prompt_tokens);
+        let request = self.request.with_json(&self.body.body(&text, shape.output_tokens));
+        let asked = Asked {
+            trace_id,
+            class: shape.class.clone(),
+            phase: if trace_id < self.drop { Phase::Warmup } else { Phase::Measured },
+            prompt_tokens: shape.prompt_tokens,
+            output_tokens: shape.output_tokens,
+            nonce,
+            prompt_sha256: hex(&Sha256::digest(&text)),
+            streamed: self.body.stream,
+        };
+        let id = self.serial << 24 | trace_id;
+        if let Ok(mut tickets) = self.tickets.lock() {
+            tickets.insert(id, Ticket { cell: self.index, window: self.window, asked });
+        }
+        Job { due, ..Job::new(id, request) }
+    }
+
+    /// Closed loop: whether the window wants more than its number; waits while enough of them are ready.
     fn wait_to_go_on(&self, made: u64) -> bool {
         while self.min_duration > Nanos::ZERO && !self.shared.stop.load(Ordering::Relaxed) {
             let opened = Instant::from_ns(self.opened.load(Ordering::Acquire));
@@ -105,7 +158,7 @@ impl Feeder<'_> {
             let used = u128::from(made.saturating_sub(ready));
             // at the rate so far; the burst at the opening is no rate
             let soon = used * u128::from(AHEAD.ns()) / u128::from(open_for.max(AHEAD).ns());
-            if u128::from(ready) < soon.max(u128::from(self.concurrency)) {
+            if u128::from(ready) < soon.max(u128::from(self.cell.slots())) {
                 return true;
             }
             std::thread::sleep(Duration::from_micros(300));

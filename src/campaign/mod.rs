@@ -107,7 +107,7 @@ pub fn run(plan: &Plan, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result
     let reuse = plan.connection == Connection::Reuse;
     let slots = spread(most, cores.workers.len() as u32);
     let blocks = most as usize + SPARE_BLOCKS;
-    let shared = Arc::new(Shared::new(most as usize, blocks, most as usize + 64));
+    let shared = Arc::new(Shared::new(most as usize, blocks, plan.supply_depth()));
     let options = EngineOptions {
         worker: WorkerOptions {
             index: 0,

@@ -3,9 +3,11 @@
 use super::feeder::{Feeder, Tickets};
 use super::recorder::{self, Recorder};
 use super::{Voice, health};
-use crate::plan::{Cell, Plan};
+use crate::load_point::Cell;
+use crate::plan::Plan;
+use crate::report::terminal;
 use crate::rundir::row::StampSource;
-use crate::rundir::window::{Counters, Load, LoadModel, WindowRow, WorkerShare};
+use crate::rundir::window::{Counters, LoadModel, WindowRow, WorkerShare};
 use crate::target::openai::BodyTemplate;
 use crate::workload::nonce::Nonces;
 use anyhow::{Context, bail};
@@ -86,7 +88,7 @@ impl Campaign<'_> {
                 if self.stop.load(Ordering::Relaxed) {
                     return Ok(true);
                 }
-                let place = WindowPlace { index: index as u32, cell: *cell, window, serial };
+                let place = WindowPlace { index: index as u32, cell, window, serial };
                 let row = self.window(place, &nonces, tickets, desk, files)?;
                 files.window(&row)?;
                 serial += 1;
@@ -115,14 +117,15 @@ impl Campaign<'_> {
 
     fn window(
         &self,
-        place: WindowPlace,
+        place: WindowPlace<'_>,
         nonces: &Nonces,
         tickets: &Tickets,
         desk: &recorder::Desk,
         files: &mut Files,
     ) -> anyhow::Result<WindowRow> {
-        let slots = spread(place.cell.concurrency, self.workers.len() as u32);
-        let prepared = self.engine.prepare(&slots)?;
+        let workers = self.workers.len() as u32;
+        let slots = spread(place.cell.slots(), workers);
+        let prepared = self.engine.prepare(&spread(place.cell.opened_ahead(), workers))?;
         if let Some(failure) = prepared.iter().find_map(|p| p.failure) {
             let opened: u32 = prepared.iter().map(|p| p.opened).sum();
             if place.serial == 0 && opened == 0 {
@@ -141,34 +144,36 @@ impl Campaign<'_> {
         let mut opened = Instant::default();
         let mut reports: Vec<WindowReport> = Vec::new();
         let mut next_sample = Instant::default();
+        let feeder = Feeder {
+            workload: &plan.workload,
+            request: self.request,
+            body: self.body,
+            nonces,
+            cell: place.cell,
+            index: place.index,
+            window: place.window,
+            serial: place.serial,
+            drop: plan.drop,
+            kept: plan.num_prompts,
+            min_duration: Nanos::from_secs_f64(plan.min_duration_s).unwrap_or(Nanos::ZERO),
+            opened: &opened_at,
+            shared: self.shared,
+            tickets,
+        };
         let made = std::thread::scope(|scope| -> anyhow::Result<u64> {
-            let min_duration = Nanos::from_secs_f64(plan.min_duration_s).unwrap_or(Nanos::ZERO);
-            // requests are made ahead; the window opens when the first ones of every slot are there
-            let start = SystemClock.now() + self.lead(place.cell.concurrency);
-            let feeder = Feeder {
-                workload: &plan.workload,
-                request: self.request,
-                body: self.body,
-                nonces,
-                cell: place.index,
-                window: place.window,
-                serial: place.serial,
-                drop: plan.drop,
-                kept: plan.num_prompts,
-                min_duration,
-                concurrency: place.cell.concurrency,
-                opened: &opened_at,
-                shared: self.shared,
-                tickets,
+            // requests are made ahead; the window opens when the first ones are there
+            let enough = match place.cell {
+                Cell::Closed { concurrency } => (*concurrency as usize).min(self.shared.supply.capacity()),
+                Cell::Open(_) => place.cell.supply_depth().min(self.shared.supply.capacity()),
             };
-            let feeding = &feeding;
+            let start = SystemClock.now() + lead(enough);
+            let (feeder, feeding) = (&feeder, &feeding);
             let feeder = std::thread::Builder::new().name("feeder".to_owned()).spawn_scoped(scope, move || {
                 let made = feeder.run();
                 feeding.store(false, Ordering::Release);
                 made
             })?;
             let mut go = || -> anyhow::Result<()> {
-                let enough = (place.cell.concurrency as usize).min(self.shared.supply.capacity());
                 while SystemClock.now() < start && self.shared.supply.len() < enough && feeding.load(Ordering::Acquire)
                 {
                     std::thread::sleep(Duration::from_millis(1));
@@ -176,7 +181,7 @@ impl Campaign<'_> {
                 self.sample(files)?;
                 opened = SystemClock.now() + LEAD;
                 opened_at.store(opened.ns(), Ordering::Release);
-                self.engine.begin_window(&slots, opened)?;
+                self.engine.begin(place.cell.load(), &slots, opened)?;
                 while !self.engine.poll_window(&mut reports)? {
                     let failed = desk.tally.failed.load(Ordering::Relaxed);
                     let too_many = plan.stop_at_failed.is_some_and(|limit| failed >= limit);
@@ -199,25 +204,17 @@ impl Campaign<'_> {
         })?;
         let closed = SystemClock.now();
         self.sample(files)?;
-        let rows = self.wait_for_rows(made, desk);
+        let unsent = feeder.leave_unsent(made, opened, closed);
+        let in_hand: u64 = reports.iter().map(|r| u64::from(r.never_due)).sum();
+        let rows = self.wait_for_rows(made + unsent.not_made - unsent.never_due - in_hand, desk);
         let counters = self.counters(&reports, desk, steps_before);
         let row = self.window_row(place, opened, closed, rows, counters, &reports, desk);
         self.tell(&row, &reports, desk, self.shared.reader_waits.load(Ordering::Relaxed) - waits_before);
         Ok(row)
     }
 
-    /// Time to make the first requests in: generous, since the window opens as soon as they are there.
-    fn lead(&self, concurrency: u32) -> Nanos {
-        Nanos::from_millis(200) + Nanos::from_micros(500 * u64::from(concurrency))
-    }
-
-    /// Requests still in the supply were never due; the others all become rows.
-    fn wait_for_rows(&self, made: u64, desk: &recorder::Desk) -> u64 {
-        let mut never_due = 0;
-        while self.shared.supply.pop().is_some() {
-            never_due += 1;
-        }
-        let expected = made - never_due;
+    /// Every request that was due becomes a row.
+    fn wait_for_rows(&self, expected: u64, desk: &recorder::Desk) -> u64 {
         while desk.tally.rows.load(Ordering::Acquire) < expected && !desk.broken.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -244,7 +241,7 @@ impl Campaign<'_> {
     #[allow(clippy::too_many_arguments)] // the row has no other maker
     fn window_row(
         &self,
-        place: WindowPlace,
+        place: WindowPlace<'_>,
         opened: Instant,
         closed: Instant,
         rows: u64,
@@ -268,13 +265,14 @@ impl Campaign<'_> {
             run: self.run_id.to_owned(),
             cell: place.index,
             window: place.window,
-            load: Load { model: LoadModel::Closed, concurrency: Some(place.cell.concurrency), rate: None },
+            load: place.cell.recorded(),
             opened: axis(opened),
             closed: axis(closed),
             planned: self.plan.drop + self.plan.num_prompts,
             drop: self.plan.drop,
-            slots: place.cell.concurrency,
+            slots: place.cell.slots(),
             trace_hash: self.plan.trace_hash.clone(),
+            schedule_hash: place.cell.schedule_hash().map(str::to_owned),
             interrupted: self.shared.stop.load(Ordering::Relaxed),
             rows,
             last_h: desk.last_h(),
@@ -286,10 +284,13 @@ impl Campaign<'_> {
     fn tell(&self, row: &WindowRow, reports: &[WindowReport], desk: &recorder::Desk, reader_waits: u64) {
         let failed = desk.tally.failed.load(Ordering::Relaxed);
         self.voice.say(format!(
-            "window   {}/{} at concurrency {}: {} requests, {failed} failed, {:.1} s{}",
+            "window   {}/{} {}: {} requests, {failed} failed, {:.1} s{}",
             row.window + 1,
             self.plan.windows,
-            row.slots,
+            match row.load.model {
+                LoadModel::Closed => format!("at concurrency {}", row.slots),
+                LoadModel::Open | LoadModel::Trace => terminal::load(&row.load),
+            },
             row.rows,
             (row.closed - row.opened) as f64 / 1e9,
             if row.interrupted { ", INTERRUPTED" } else { "" },
@@ -304,7 +305,13 @@ impl Campaign<'_> {
         for (n, words) in [
             (c.ring_overflow, "completions were lost: this window is not valid"),
             (c.pool_exhausted, "times no block was free to record in: requests failed as client"),
-            (c.supply_starved, "times a free slot found no request ready: the load was late"),
+            (
+                c.supply_starved,
+                match row.load.model {
+                    LoadModel::Closed => "times a free slot found no request ready: the load was late",
+                    _ => "requests were not made yet when they were due: the load was late",
+                },
+            ),
             (c.clock_steps, "steps of the wall clock: kernel stamps around them are null"),
             (reader_waits, "times a worker waited for the record reader"),
         ] {
@@ -331,9 +338,9 @@ impl Campaign<'_> {
 
 /// Which window.
 #[derive(Clone, Copy)]
-struct WindowPlace {
+struct WindowPlace<'a> {
     index: u32,
-    cell: Cell,
+    cell: &'a Cell,
     window: u32,
     serial: u64,
 }
@@ -347,6 +354,11 @@ impl Files {
     fn window(&mut self, row: &WindowRow) -> anyhow::Result<()> {
         write_line(&mut self.windows, row)
     }
+}
+
+/// Time to make the first requests in: generous, since the window opens as soon as they are there.
+fn lead(requests: usize) -> Nanos {
+    Nanos::from_millis(200) + Nanos::from_micros(500 * requests as u64)
 }
 
 fn write_line(file: &mut File, row: &impl serde::Serialize) -> anyhow::Result<()> {

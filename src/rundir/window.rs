@@ -25,6 +25,9 @@ pub struct WindowRow {
     pub slots: u32,
     /// SHA-256 of the realised trace, hex.
     pub trace_hash: String,
+    /// SHA-256 of the planned dues in ns from the opening, one a line, hex; null in closed loop.
+    #[serde(default)]
+    pub schedule_hash: Option<String>,
     /// Whether it was cut short.
     pub interrupted: bool,
     /// Rows of this window in `requests.jsonl`.
@@ -81,7 +84,8 @@ pub struct Counters {
     pub receives_repeated: u64,
     /// Requests that found the block pool empty.
     pub pool_exhausted: u64,
-    /// Times a worker had to wait for a prepared body.
+    /// Closed loop: times a free slot had to wait for a prepared body. Open loop: requests whose body was not ready
+    /// when they were due.
     pub supply_starved: u64,
     /// Connections opened.
     pub connections_opened: u64,

@@ -157,6 +157,14 @@ impl Workload {
         hex(&hash.finalize())
     }
 
+    /// Mean prompt and output length of a window, in tokens.
+    pub fn mean_lengths(&self, drop: u64, kept: u64) -> (f64, f64) {
+        let n = drop + kept;
+        let add = |(p, o), s: Shape| (p + s.prompt_tokens, o + s.output_tokens);
+        let (p, o) = self.trace(drop, kept).take(n as usize).fold((0, 0), add);
+        (p as f64 / n as f64, o as f64 / n as f64)
+    }
+
     fn scaled(&self, tokens: u64) -> u64 {
         ((tokens as f64 * self.length_scale).round() as u64).max(1)
     }

@@ -8,10 +8,11 @@ use bench_engine::conn::Job;
 use bench_engine::io::uring::probe::capabilities;
 use bench_engine::io::uring::{UringDriver, UringOptions};
 use bench_engine::record::Ending;
+use bench_engine::schedule::ArrivalLaw;
 use bench_engine::timers::Limits;
 use bench_engine::units::Nanos;
 use bench_engine::wire::request::RequestTemplate;
-use bench_engine::worker::{Message, Shared, Worker, WorkerOptions};
+use bench_engine::worker::{Load, Message, Shared, Worker, WorkerOptions};
 use calibration::mock::MockConfig;
 use serde_json::json;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -89,21 +90,28 @@ fn the_counter_counts() {
     assert_eq!(counted(|| std::hint::black_box(1 + 1)).1, 0);
 }
 
-/// A window of `jobs` requests on `slots` connections; allocations and releases of the worker's thread in it.
+/// A closed-loop window of `jobs` requests on `slots` connections; allocations and releases of the worker's thread in it.
 fn window(mock: MockConfig, slots: u32, jobs: u64, reuse: bool) -> (u64, u64) {
+    window_of(Load::Closed, mock, slots, jobs, reuse)
+}
+
+fn window_of(load: Load, mock: MockConfig, slots: u32, jobs: u64, reuse: bool) -> (u64, u64) {
     let mock = RunningMock::start(mock);
     let found = capabilities().unwrap_or_else(|e| panic!("these tests need io_uring: {e}"));
     let template = RequestTemplate::new("POST", "/v1/chat/completions", "mock", "text/event-stream", &[]);
     let template = template.expect("fields");
     let shared = Arc::new(Shared::new(slots as usize, 1024, jobs as usize));
-    for id in 0..jobs {
+    let law = ArrivalLaw::new(2_000.0, 1.0).expect("a law");
+    for (id, due) in (0..jobs).zip(law.schedule(7)) {
         let prompt = format!("n{id} {}", "word ".repeat(200));
         let messages = json!([{"role": "user", "content": prompt}]);
         let body = json!({"model": "mock", "stream": true, "max_tokens": 40, "messages": messages});
         let mut request = template.with_json(&body.to_string());
         // a vector without spare room is the case in which `Bytes` puts its bookkeeping off to the first clone
         request.shrink_to_fit();
-        shared.supply.push(Job::new(id, request)).expect("room");
+        let job = Job::new(id, request);
+        let job = if load == Load::Open { job.due_at(due) } else { job };
+        shared.supply.push(job).expect("room");
     }
     shared.supply_over.store(true, Ordering::Release);
     let over = AtomicBool::new(false);
@@ -137,9 +145,10 @@ fn window(mock: MockConfig, slots: u32, jobs: u64, reuse: bool) -> (u64, u64) {
                 std::thread::yield_now();
             }
         });
-        worker.prepare(slots);
+        // in open loop some connections are opened in the window, as they are needed
+        worker.prepare(if load == Load::Open { slots / 2 } else { slots });
         let opened = SystemClock.now() + Nanos::from_millis(5);
-        let (report, allocations, releases) = counted(|| worker.run_window(slots, opened));
+        let (report, allocations, releases) = counted(|| worker.run(load, slots, opened));
         over.store(true, Ordering::Release);
         let endings = reader.join().expect("no panic");
         assert_eq!(endings.len() as u64, jobs);
@@ -153,6 +162,14 @@ fn window(mock: MockConfig, slots: u32, jobs: u64, reuse: bool) -> (u64, u64) {
 fn a_worker_allocates_nothing_in_a_window() {
     let quick = MockConfig { ttft: Nanos::from_millis(1), itl: Nanos::from_micros(50), ..MockConfig::default() };
     assert_eq!(window(quick, 8, 200, true), (0, 0), "allocations and releases");
+}
+
+#[test]
+fn nor_in_an_open_loop() {
+    let quick = MockConfig { ttft: Nanos::from_millis(1), itl: Nanos::from_micros(50), ..MockConfig::default() };
+    assert_eq!(window_of(Load::Open, quick.clone(), 64, 300, true), (0, 0), "allocations and releases");
+    // and with a cap that holds requests back
+    assert_eq!(window_of(Load::Open, quick, 2, 300, true), (0, 0), "allocations and releases");
 }
 
 #[test]

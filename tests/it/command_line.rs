@@ -23,13 +23,13 @@ const BINARY: &str = env!("CARGO_BIN_EXE_tarebench");
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a finished process left.
-struct Done {
-    code: Option<i32>,
-    out: String,
-    err: String,
+pub struct Done {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
 }
 
-fn tarebench(args: &[&str]) -> Done {
+pub fn tarebench(args: &[&str]) -> Done {
     tarebench_with(args, &[])
 }
 
@@ -45,29 +45,29 @@ fn done(output: &std::process::Output) -> Done {
 }
 
 /// A run directory that does not exist yet, in a directory that is removed at the end.
-struct Place {
+pub struct Place {
     keep: TempDir,
-    dir: PathBuf,
+    pub dir: PathBuf,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let keep = tempfile::tempdir().expect("a directory");
         let dir = keep.path().join("run");
         Place { keep, dir }
     }
 
-    fn out(&self) -> &str {
+    pub fn out(&self) -> &str {
         self.dir.to_str().expect("text")
     }
 
-    fn json(&self, name: &str) -> Value {
+    pub fn json(&self, name: &str) -> Value {
         let text = std::fs::read_to_string(self.dir.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert!(!text.contains("NaN") && !text.contains("inf"), "{name} is JSON");
         serde_json::from_str(&text).unwrap_or_else(|e| panic!("{name}: {e}"))
     }
 
-    fn rows(&self) -> Vec<Row> {
+    pub fn rows(&self) -> Vec<Row> {
         let text = std::fs::read_to_string(self.dir.join("requests.jsonl")).expect("requests.jsonl");
         let mut chain = Chain::default();
         let open = |line: &str| serde_json::from_str(&chain.open(line).expect("the chain holds")).expect("a row");
@@ -78,14 +78,14 @@ impl Place {
         tarebench(&["verify", self.out()])
     }
 
-    fn assert_verifies(&self) {
+    pub fn assert_verifies(&self) {
         let verified = self.verify();
         assert_eq!(verified.code, Some(0), "{}{}", verified.out, verified.err);
     }
 }
 
 /// A campaign of one window with `n` requests, no warm-up.
-fn run_against(url: &str, place: &Place, n: u32, more: &[&str]) -> Done {
+pub fn run_against(url: &str, place: &Place, n: u32, more: &[&str]) -> Done {
     let n = n.to_string();
     let mut args = vec!["run", "--base-url", url, "--num-prompts", &n, "--drop", "0", "--windows", "1"];
     args.extend(["--length-scale", "0.05", "--out", place.out()]);
@@ -97,7 +97,7 @@ fn run_against(url: &str, place: &Place, n: u32, more: &[&str]) -> Done {
 }
 
 /// Waits for something that another process does.
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let until = SystemClock.now() + Nanos::from_secs(PATIENCE.as_secs());
     while !is_so() {
         assert!(SystemClock.now() < until, "{what}: not within {PATIENCE:?}");
@@ -106,16 +106,16 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// A process that is still running.
-struct Running(Option<Child>);
+pub struct Running(Option<Child>);
 
 impl Running {
-    fn start(args: &[&str]) -> Self {
+    pub fn start(args: &[&str]) -> Self {
         let mut command = std::process::Command::new(BINARY);
         command.args(args).env_remove("OPENAI_API_KEY").stdout(Stdio::piped()).stderr(Stdio::piped());
         Running(Some(command.spawn().expect("the binary runs")))
     }
 
-    fn signal(&self, signal: Signal) {
+    pub fn signal(&self, signal: Signal) {
         let pid = self.0.as_ref().expect("running").id();
         kill(Pid::from_raw(pid as i32), signal).expect("it is ours");
     }
@@ -124,7 +124,7 @@ impl Running {
         self.0.as_mut().expect("running").try_wait().expect("it is ours").is_some()
     }
 
-    fn end(mut self) -> Done {
+    pub fn end(mut self) -> Done {
         wait_until("the end of the process", || self.has_ended());
         done(&self.0.take().expect("running").wait_with_output().expect("it is ours"))
     }
@@ -140,14 +140,14 @@ impl Drop for Running {
 }
 
 /// `tarebench mock` as a process of its own.
-struct MockProcess {
+pub struct MockProcess {
     child: Child,
-    url: String,
+    pub url: String,
     _until: Option<ChildStdin>,
 }
 
 impl MockProcess {
-    fn start(flags: &[&str], environment: &[(&str, &str)]) -> Self {
+    pub fn start(flags: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut command = std::process::Command::new(BINARY);
         command.args(["mock", "--until-stdin-closes"]).args(flags).envs(environment.iter().copied());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the mock runs");
@@ -167,7 +167,7 @@ impl Drop for MockProcess {
     }
 }
 
-fn count(rows: &[Row], outcome: Outcome) -> usize {
+pub fn count(rows: &[Row], outcome: Outcome) -> usize {
     rows.iter().filter(|r| r.outcome == outcome).count()
 }
 

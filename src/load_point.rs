@@ -1,0 +1,256 @@
+//! Load points: how many requests at once, or at which times. Everything about a load that can be known before the
+//! first request is worked out here, once.
+
+use crate::rundir::window::{self, LoadModel};
+use crate::workload::{hex, nonce};
+use bench_engine::schedule::ArrivalLaw;
+use bench_engine::units::Nanos;
+use bench_engine::worker;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+/// Most requests at once of an open loop without `--max-concurrency`: what one worker can hold without the plan's
+/// memory and descriptors getting out of hand.
+pub const DEFAULT_SLOTS: u32 = 4096;
+/// Output tokens per s and stream that estimates assume before anything is known of the server.
+pub const ASSUMED_TOKENS_PER_S: f64 = 50.0;
+/// Requests ready beyond those that a closed loop may want at once.
+const SPARE_REQUESTS: usize = 64;
+/// Most requests ready in an open loop: at some 6 KB each 50 MB.
+const MOST_READY: usize = 8192;
+
+/// One load point.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "model", rename_all = "snake_case")]
+pub enum Cell {
+    /// Each reply is followed by the next request.
+    Closed {
+        /// Requests at once.
+        concurrency: u32,
+    },
+    /// Requests start at times drawn beforehand.
+    Open(OpenLoop),
+}
+
+/// An open-loop load point. Each of its windows has the same schedule.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OpenLoop {
+    /// Mean requests/s; None: all at once.
+    pub rate: Option<f64>,
+    /// `poisson`, `gamma`, `even` or `at_once`.
+    pub arrivals: &'static str,
+    /// Shape of the gamma distribution of the gaps; None where nothing is drawn.
+    pub burstiness: Option<f64>,
+    /// Most requests at once; None: as many as there are.
+    pub concurrency: Option<u32>,
+    /// Whether [`DEFAULT_SLOTS`] set that, not the user.
+    pub default_cap: bool,
+    /// Connections there may be.
+    pub slots: u32,
+    /// Connections opened before a window.
+    pub opened_ahead: u32,
+    /// Requests of a window.
+    pub requests: u64,
+    /// Due of the last one, in s from the opening.
+    pub last_due_s: f64,
+    /// SHA-256 of the dues in ns, one a line, hex.
+    pub schedule_hash: String,
+    /// The law behind the figures above.
+    #[serde(skip)]
+    pub law: ArrivalLaw,
+    #[serde(skip)]
+    seed: u64,
+    #[serde(skip)]
+    at_least: u64,
+    #[serde(skip)]
+    until: Nanos,
+}
+
+/// What the schedule of a window is drawn from beside its law.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    /// Of the run.
+    pub seed: u64,
+    /// Requests, dropped ones included.
+    pub at_least: u64,
+    /// The schedule goes on until then.
+    pub until: Nanos,
+    /// Mean output length asked for, in tokens.
+    pub mean_output_tokens: f64,
+}
+
+/// More requests than can be told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooMany;
+
+impl Cell {
+    /// An open-loop load point.
+    ///
+    /// # Errors
+    /// [`TooMany`] when a window would have more than [`nonce::MAX_TRACE_ID`] requests.
+    pub fn open(law: ArrivalLaw, cap: Option<u32>, extent: Extent) -> Result<Cell, TooMany> {
+        let Extent { seed, at_least, until, mean_output_tokens } = extent;
+        let (mut requests, mut last_due, mut hash) = (0, Nanos::ZERO, Sha256::new());
+        for due in law.window(seed, at_least, until) {
+            (requests, last_due) = (requests + 1, due);
+            if requests > nonce::MAX_TRACE_ID {
+                return Err(TooMany);
+            }
+            hash.update(format!("{}\n", due.ns()));
+        }
+        let all = u32::try_from(requests).unwrap_or(u32::MAX);
+        let default_cap = cap.is_none() && all > DEFAULT_SLOTS;
+        let concurrency = cap.or(default_cap.then_some(DEFAULT_SLOTS));
+        let slots = concurrency.unwrap_or(all).min(all);
+        let (arrivals, burstiness) = match law {
+            ArrivalLaw::AtOnce => ("at_once", None),
+            ArrivalLaw::Even { .. } => ("even", None),
+            ArrivalLaw::Poisson { .. } => ("poisson", Some(1.0)),
+            ArrivalLaw::Gamma { shape, .. } => ("gamma", Some(shape)),
+        };
+        Ok(Cell::Open(OpenLoop {
+            rate: law.per_s(),
+            arrivals,
+            burstiness,
+            concurrency,
+            default_cap,
+            slots,
+            opened_ahead: opened_ahead(law, mean_output_tokens, slots),
+            requests,
+            last_due_s: last_due.secs_f64(),
+            schedule_hash: hex(&hash.finalize()),
+            law,
+            seed,
+            at_least,
+            until,
+        }))
+    }
+
+    /// Connections there may be.
+    pub fn slots(&self) -> u32 {
+        match self {
+            Cell::Closed { concurrency } => *concurrency,
+            Cell::Open(open) => open.slots,
+        }
+    }
+
+    /// Connections opened before a window.
+    pub fn opened_ahead(&self) -> u32 {
+        match self {
+            Cell::Closed { concurrency } => *concurrency,
+            Cell::Open(open) => open.opened_ahead,
+        }
+    }
+
+    /// Requests that must be ready when a window opens, and stay so: all slots' in closed loop, those of the next
+    /// second in open loop.
+    pub fn supply_depth(&self) -> usize {
+        match self {
+            Cell::Closed { concurrency } => *concurrency as usize + SPARE_REQUESTS,
+            Cell::Open(open) => {
+                let second = open.rate.map_or(MOST_READY, |per_s| per_s.ceil() as usize);
+                second.clamp(SPARE_REQUESTS, MOST_READY).min(open.requests as usize)
+            }
+        }
+    }
+
+    /// What a worker is to do.
+    pub fn load(&self) -> worker::Load {
+        match self {
+            Cell::Closed { .. } => worker::Load::Closed,
+            Cell::Open(_) => worker::Load::Open,
+        }
+    }
+
+    /// The load as windows record it.
+    pub fn recorded(&self) -> window::Load {
+        match self {
+            Cell::Closed { concurrency } => {
+                window::Load { model: LoadModel::Closed, concurrency: Some(*concurrency), rate: None }
+            }
+            Cell::Open(open) => window::Load { model: LoadModel::Open, concurrency: open.concurrency, rate: open.rate },
+        }
+    }
+
+    /// Names the schedule, when there is one.
+    pub fn schedule_hash(&self) -> Option<&str> {
+        match self {
+            Cell::Closed { .. } => None,
+            Cell::Open(open) => Some(&open.schedule_hash),
+        }
+    }
+}
+
+impl OpenLoop {
+    /// When the requests of a window are due, from its opening.
+    pub fn dues(&self) -> impl Iterator<Item = Nanos> + use<> {
+        self.law.window(self.seed, self.at_least, self.until)
+    }
+}
+
+/// Connections that will be busy at the same time, by Little's law, with a margin of three standard deviations of a
+/// Poisson number; the time of a reply is that of its tokens at an assumed speed.
+fn opened_ahead(law: ArrivalLaw, mean_output_tokens: f64, slots: u32) -> u32 {
+    let Some(per_s) = law.per_s() else { return slots };
+    let busy = per_s * mean_output_tokens / ASSUMED_TOKENS_PER_S;
+    let wanted = (busy + 3.0 * busy.sqrt()).ceil();
+    (wanted as u32).clamp(1, slots.max(1)).min(slots)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(per_s: f64, cap: Option<u32>, at_least: u64, until_s: u64) -> OpenLoop {
+        let law = ArrivalLaw::new(per_s, 1.0).expect("in range");
+        let extent = Extent { seed: 7, at_least, until: Nanos::from_secs(until_s), mean_output_tokens: 25.0 };
+        match Cell::open(law, cap, extent) {
+            Ok(Cell::Open(open)) => open,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_open_loop_is_sized_from_its_schedule() {
+        let small = open(100.0, None, 310, 0);
+        assert_eq!((small.requests, small.slots, small.concurrency), (310, 310, None), "no cap can be reached");
+        assert_eq!(small.opened_ahead, 50 + 22, "50 at once, and three standard deviations");
+        assert!((2.0..4.5).contains(&small.last_due_s), "{}", small.last_due_s);
+        let capped = open(100.0, Some(8), 310, 0);
+        assert_eq!((capped.slots, capped.concurrency, capped.opened_ahead), (8, Some(8), 8));
+        let large = open(1000.0, None, 10_000, 0);
+        assert_eq!((large.slots, large.concurrency, large.default_cap), (DEFAULT_SLOTS, Some(DEFAULT_SLOTS), true));
+        let once = open(f64::INFINITY, None, 40, 5);
+        assert_eq!((once.requests, once.slots, once.opened_ahead, once.rate), (40, 40, 40, None));
+    }
+
+    #[test]
+    fn the_hash_names_the_dues() {
+        let a = open(100.0, None, 310, 0);
+        assert_eq!(a.schedule_hash, open(100.0, Some(8), 310, 0).schedule_hash, "a cap changes no due");
+        assert_ne!(a.schedule_hash, open(101.0, None, 310, 0).schedule_hash);
+        assert_ne!(a.schedule_hash, open(100.0, None, 311, 0).schedule_hash);
+        let longer = open(100.0, None, 310, 10);
+        assert!(longer.requests > 900 && longer.dues().count() as u64 == longer.requests);
+        assert!(longer.dues().take(310).eq(a.dues()), "it goes on by the same law");
+        let text: String = a.dues().map(|due| format!("{}\n", due.ns())).collect();
+        assert_eq!(a.schedule_hash, hex(&Sha256::digest(text)));
+    }
+
+    #[test]
+    fn more_requests_than_can_be_told_apart_are_refused() {
+        let law = ArrivalLaw::new(1e6, f64::INFINITY).expect("in range");
+        let extent = Extent { seed: 7, at_least: 1, until: Nanos::from_secs(17), mean_output_tokens: 1.0 };
+        assert_eq!(Cell::open(law, None, extent), Err(TooMany));
+    }
+
+    #[test]
+    fn load_points_as_plans_record_them() {
+        let text = serde_json::to_string(&Cell::Closed { concurrency: 8 }).expect("json");
+        assert_eq!(text, r#"{"model":"closed","concurrency":8}"#);
+        let text = serde_json::to_string(&Cell::Open(open(10.0, Some(2), 3, 0))).expect("json");
+        assert!(
+            text.starts_with(r#"{"model":"open","rate":10.0,"arrivals":"poisson","burstiness":1.0,"concurrency":2"#)
+        );
+    }
+}
