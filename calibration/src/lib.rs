@@ -6,5 +6,7 @@
 
 pub mod closure;
 pub mod mock;
+pub mod model;
 pub mod spread;
 pub mod truth;
+pub mod verdict;
