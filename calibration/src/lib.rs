@@ -1,7 +1,12 @@
 //! The known-truth server, and what is learnt about a client from it.
 //!
-//! The server shares no code with the client but `units` and `clock`, so that no mistake can cancel.
+//! The server (`mock`, `truth`) shares no code with the client but `units` and `clock`, so that no mistake can
+//! cancel. The calculations beside it judge the client, and may use its code to do so.
 #![forbid(unsafe_code)]
 
+pub mod closure;
 pub mod mock;
+pub mod model;
+pub mod spread;
 pub mod truth;
+pub mod verdict;
