@@ -12,8 +12,12 @@ use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tarebench::calibrate::document::Calibration;
+use tarebench::calibrate::identity::Host;
+use tarebench::calibrate::store::{self, Found};
+use tarebench::calibrate::{self, check};
 use tarebench::campaign::{self, Ended, Voice, mock_child};
-use tarebench::cli::{Cli, Command, DecodeArgs, MockArgs, MockUsage, ProbeArgs, RunArgs, VerifyArgs};
+use tarebench::cli::{CalibrateArgs, Cli, Command, DecodeArgs, MockArgs, MockUsage, ProbeArgs, RunArgs, VerifyArgs};
 use tarebench::plan::{Plan, key_policy, secrets};
 use tarebench::probe::{OneRequest, show};
 use tarebench::target::address::Target;
@@ -29,6 +33,7 @@ const INTERRUPTED: u8 = 130;
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(args) => run(*args),
+        Command::Calibrate(args) => calibrate(&args),
         Command::Mock(args) => mock(*args),
         Command::Probe(args) => probe(&args),
         Command::Decode(args) => decode_file(&args),
@@ -66,12 +71,7 @@ fn run(args: RunArgs) -> anyhow::Result<u8> {
         Ok(plan) => plan,
         Err(error) => return Ok(usage(error)),
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // the second signal ends the process at once
-        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), Arc::clone(&stop))?;
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
+    let stop = stop_on_signals()?;
     let voice = Voice { quiet: plan.output.quiet };
     match campaign::run(&plan, &stop, &voice) {
         Err(error) if stop.load(Ordering::Relaxed) => {
@@ -85,6 +85,115 @@ fn run(args: RunArgs) -> anyhow::Result<u8> {
             Ok(status(&ended))
         }
     }
+}
+
+/// Becomes true at the first interrupt or hang-up; the second one ends the process at once.
+fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), Arc::clone(&stop))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}
+
+fn calibrate(args: &CalibrateArgs) -> anyhow::Result<u8> {
+    let store = store::directory(args.calibrations.as_deref(), |name| std::env::var(name).ok());
+    let voice = Voice { quiet: args.quiet };
+    if let Some(run) = &args.check {
+        return check_run(args, run);
+    }
+    if let Some(id) = &args.show {
+        let found = stored(args, &store, id)?;
+        tell(&match args.json {
+            true => serde_json::to_string_pretty(&found)? + "\n",
+            false => report::calibration::render(&found),
+        });
+        return Ok(0);
+    }
+    let stop = stop_on_signals()?;
+    if let Some(share) = args.at_limit {
+        if !(share > 0.0 && share <= 10.0) {
+            return Ok(usage(format!("--at-limit must be above 0 and at most 10, not {share}")));
+        }
+        let found = stored(args, &store, "")?;
+        tell(&format!("verdict   {}\n", found.verdict.text));
+        let holds = calibrate::at_limit(&found, share, args, &stop, &voice)?;
+        tell(if holds { "the verdict holds\n" } else { "the verdict does NOT hold\n" });
+        return Ok(if holds { 0 } else { INVALID });
+    }
+    let made = match calibrate::calibrate(args, &stop, &voice) {
+        Err(error) if stop.load(Ordering::Relaxed) => {
+            eprintln!("error: {error:#}");
+            return Ok(INTERRUPTED);
+        }
+        made => made?,
+    };
+    if args.json {
+        tell(&(serde_json::to_string_pretty(&made.calibration)? + "\n"));
+    } else if !args.quiet {
+        tell(&format!("\n{}\n", report::calibration::render(&made.calibration)));
+        tell(&format!("{}: calibration.json, calibration.svg, and each step's own run directory\n", made.dir.display()));
+    }
+    Ok(if made.calibration.interrupted { INTERRUPTED } else { 0 })
+}
+
+/// The stored calibration that `id` names (an id or a directory), or, when it is empty, the newest that fits.
+fn stored(args: &CalibrateArgs, store: &std::path::Path, id: &str) -> anyhow::Result<Calibration> {
+    if !id.is_empty() {
+        let given = std::path::Path::new(id);
+        let dir = if given.is_dir() { given.to_owned() } else { store.join(id) };
+        return store::read(&dir).map_err(anyhow::Error::msg);
+    }
+    match store::find(store, &Host::here(), || calibrate::config(args, &Voice { quiet: true }))? {
+        Found::Match(found) => Ok(*found),
+        Found::Near(found, differences) => {
+            eprintln!("WARNING: no calibration fits this host and these flags; the nearest differs in");
+            differences.iter().for_each(|words| eprintln!("         {words}"));
+            Ok(*found)
+        }
+        Found::Nothing(words) => {
+            anyhow::bail!("no calibration in {}: {words}; tarebench calibrate --quick makes one", store.display())
+        }
+    }
+}
+
+/// Holds a run against the calibration that its plan names.
+fn check_run(args: &CalibrateArgs, dir: &std::path::Path) -> anyhow::Result<u8> {
+    let read = |name: &str| {
+        let path = dir.join(name);
+        std::fs::read_to_string(&path).with_context(|| format!("{}: is this a run directory?", path.display()))
+    };
+    let run: tarebench::rundir::run_json::RunJson =
+        serde_json::from_str(&read("run.json")?).with_context(|| dir.join("run.json").display().to_string())?;
+    let plan: serde_json::Value =
+        serde_json::from_str(&read("plan.json")?).with_context(|| dir.join("plan.json").display().to_string())?;
+    let calibration = &plan["calibration"];
+    if let Some(words) = calibration["none"].as_str() {
+        tell(&format!("the run had no calibration: {words}\n"));
+        return Ok(INVALID);
+    }
+    let differences = calibration["differences"].as_array().cloned().unwrap_or_default();
+    for words in differences.iter().filter_map(|d| d.as_str()) {
+        tell(&format!("WARNING: the run was not as calibrated: {words}\n"));
+    }
+    let uses = check::uses(&run, calibration);
+    let outside = uses.is_empty() || !differences.is_empty() || uses.iter().any(check::Use::is_outside);
+    if args.json {
+        let listed: Vec<_> = uses
+            .iter()
+            .map(|u| serde_json::json!({"cell": u.cell, "window": u.window, "what": u.what, "used": u.used, "limit": u.limit, "at_least": u.at_least}))
+            .collect();
+        tell(&(serde_json::json!({"inside": !outside, "differences": differences, "uses": listed}).to_string() + "\n"));
+    } else {
+        tell(&check::words(&uses));
+    }
+    Ok(if outside { INVALID } else { 0 })
+}
+
+/// Onto standard output; a reader that has gone away is no failure.
+fn tell(text: &str) {
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }
 
 fn print_report(plan: &Plan, ended: &Ended) -> anyhow::Result<()> {

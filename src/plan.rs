@@ -47,6 +47,17 @@ pub struct Output {
     pub json: bool,
     /// `--dry-run`.
     pub dry_run: bool,
+    /// `--calibrations`.
+    pub calibrations: Calibrations,
+}
+
+/// Where the calibration of a run is looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Calibrations {
+    /// In this directory; None: in the user's.
+    In(Option<PathBuf>),
+    /// Nowhere, for this reason.
+    Unused(String),
 }
 
 /// A checked plan. What is serialised is what `plan_hash` covers; it decides every byte that is sent, but for
@@ -270,6 +281,7 @@ impl Plan {
                 quiet: args.quiet,
                 json: args.json,
                 dry_run: args.dry_run,
+                calibrations: Calibrations::In(args.calibrations.clone()),
             },
         })
     }

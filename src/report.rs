@@ -1,5 +1,7 @@
 //! What people read. Reports are functions of files.
 
+pub mod calibration;
 pub mod markdown;
+pub mod picture;
 pub mod quantity;
 pub mod terminal;

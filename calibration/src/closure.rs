@@ -70,6 +70,9 @@ pub struct Closure {
     pub cold: ErrorPair,
     /// Time to the first token on connections that were open.
     pub warm: ErrorPair,
+    /// gross - truth of time to the first token, with a table of quantiles: the client's own share as the truth has
+    /// it, kernel stamps or not.
+    pub overhead_us: Spread,
     /// The client's own share of time to the first token.
     pub tare_us: Tare,
     /// Truths outside the interval that net claims.
@@ -284,8 +287,8 @@ impl Joiner {
         }
     }
 
-    /// The figures.
-    pub fn finish(mut self) -> Closure {
+    /// The figures, and net - truth of every time to the first token, ns, so that steps can be taken together.
+    pub fn finish(mut self) -> (Closure, Vec<i64>) {
         let left_over = |entry: &Entry| match entry {
             Entry::One(_) => 1,
             Entry::Spent { rows } => *rows,
@@ -295,8 +298,9 @@ impl Joiner {
             ttft.gross.extend(&pair.gross);
             ttft.net.extend(&pair.net);
         }
-        Closure {
+        let closure = Closure {
             truth_without_observed: self.truth.values().map(left_over).sum(),
+            overhead_us: Spread::with_table(&mut ttft.gross.clone()),
             ttft: ttft.errors(),
             gap: self.gap.errors(),
             cold: self.cold.errors(),
@@ -314,7 +318,8 @@ impl Joiner {
             },
             mock_lateness_us: Spread::of(&mut self.lateness),
             ..self.closure
-        }
+        };
+        (closure, ttft.net)
     }
 }
 
@@ -382,6 +387,7 @@ mod tests {
             request_no: 0,
             rx,
             rx_user: 1_000_020 * US,
+            started: None,
             head_written: None,
             chunks: writes.iter().map(|&at| chunk(at)).collect(),
             done_written: None,
@@ -411,7 +417,7 @@ mod tests {
     fn close(rows: Vec<TruthRow>, requests: &[Observed]) -> Closure {
         let mut joiner = Joiner::new(rows, 2 * US);
         requests.iter().for_each(|r| joiner.observe(r));
-        joiner.finish()
+        joiner.finish().0
     }
 
     const RX: u64 = 1_000_000 * US;

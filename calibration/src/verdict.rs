@@ -72,6 +72,8 @@ pub enum StoppedBy {
     Cap,
     /// The number of steps, before a gate had fired.
     Steps,
+    /// The time that was given for it.
+    Time,
     /// A step that could not be run, in words.
     Error(String),
 }
@@ -159,14 +161,23 @@ impl Search {
             }
             // no step left to try again: one failure shows nothing
             (None, _) => {
-                self.state = self.out_of_steps();
+                self.state = State::Over(self.out_of_steps());
                 return;
             }
         };
         let state = std::mem::replace(&mut self.state, State::Doubling { good: None });
         self.state = self.moved(state, load, verdict);
         if self.steps >= self.bounds.max_steps && !matches!(self.state, State::Over(_)) {
-            self.state = self.out_of_steps();
+            self.state = State::Over(self.out_of_steps());
+        }
+    }
+
+    /// What is known when no further step can be run, for this reason.
+    pub fn give_up(&self, reason: StoppedBy) -> Limit {
+        let limit = self.out_of_steps();
+        match limit.stopped_by {
+            StoppedBy::Steps => Limit { stopped_by: reason, ..limit },
+            _ => limit,
         }
     }
 
@@ -216,8 +227,8 @@ impl Search {
         }
     }
 
-    fn out_of_steps(&self) -> State {
-        State::Over(match &self.state {
+    fn out_of_steps(&self) -> Limit {
+        match &self.state {
             State::Doubling { good } => {
                 Limit { value: good.unwrap_or(0), at_least: true, stopped_by: StoppedBy::Steps, first_bad: None }
             }
@@ -231,7 +242,7 @@ impl Search {
                 first_bad: Some(*bad),
             },
             State::Over(limit) => limit.clone(),
-        })
+        }
     }
 }
 
@@ -318,6 +329,7 @@ impl fmt::Display for StoppedBy {
             StoppedBy::Mock(_) => f.write_str("limited by the mock"),
             StoppedBy::Cap => f.write_str("no higher load was tried"),
             StoppedBy::Steps => f.write_str("the search ran out of steps"),
+            StoppedBy::Time => f.write_str("there was no time for more"),
             StoppedBy::Error(words) => write!(f, "the next step failed: {words}"),
         }
     }

@@ -54,6 +54,7 @@ pub(super) fn plan_document(
     started_at: &str,
     model: &str,
     environment: Value,
+    calibration: &Value,
 ) -> anyhow::Result<String> {
     let mut document = json!({
         "schema": "tarebench.plan/1",
@@ -66,6 +67,7 @@ pub(super) fn plan_document(
     if let (Value::Object(fields), Value::Object(plan)) = (&mut document, serde_json::to_value(plan)?) {
         fields.extend(plan);
         fields.insert("environment".to_owned(), environment);
+        fields.insert("calibration".to_owned(), calibration.clone());
     }
     Ok(serde_json::to_string_pretty(&document)? + "\n")
 }

@@ -10,8 +10,10 @@ mod server;
 mod windows;
 
 use crate::analysis::summary;
+use crate::calibrate::identity::{Config, Host};
+use crate::calibrate::store::{self, Found};
 use crate::cli::{Connection, Stamps};
-use crate::plan::Plan;
+use crate::plan::{Calibrations, Plan};
 use crate::reading::Asked;
 use crate::report;
 use crate::rundir::row::StampSource;
@@ -61,7 +63,7 @@ pub struct Voice {
 }
 
 impl Voice {
-    fn say(&self, words: impl AsRef<str>) {
+    pub(crate) fn say(&self, words: impl AsRef<str>) {
         if !self.quiet {
             // whoever read it may be gone: that is no reason to end a measurement
             let _ = writeln!(std::io::stderr(), "{}", words.as_ref());
@@ -70,9 +72,9 @@ impl Voice {
 }
 
 /// Cores of the parts.
-struct Cores {
-    workers: Vec<usize>,
-    control: Option<usize>,
+pub(crate) struct Cores {
+    pub(crate) workers: Vec<usize>,
+    pub(crate) control: Option<usize>,
 }
 
 /// Carries out `plan`. `stop` becomes true when the user interrupts.
@@ -80,7 +82,7 @@ struct Cores {
 /// # Errors
 /// What kept the campaign from being carried out; what was measured until then is in its directory.
 pub fn run(plan: &Plan, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result<Option<Ended>> {
-    let cores = cores(plan)?;
+    let cores = cores(plan.cores.as_deref(), plan.workers)?;
     let most = plan.most_connections();
     let descriptors = u64::from(most) * 3 + 128;
     if let Some(words) = environment::ensure_descriptors(descriptors).map_err(anyhow::Error::msg)? {
@@ -128,7 +130,8 @@ pub fn run(plan: &Plan, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result
     }
     let facts = RunFacts { server: &server, found: &found, workers: &workers, cores: &cores, origin, blocks };
     let environment = facts.environment();
-    let plan_json = plan_document(plan, &run_id, &started_at, &server.model, environment)?;
+    let calibration = calibration_for(plan, &cores, stamps)?;
+    let plan_json = plan_document(plan, &run_id, &started_at, &server.model, environment, &calibration)?;
     fs::write(dir.join("plan.json"), plan_json).with_context(|| format!("{}", dir.join("plan.json").display()))?;
     announce(plan, &facts, &dir, voice);
     let campaign = Campaign {
@@ -154,15 +157,27 @@ pub fn run(plan: &Plan, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result
     finish(&dir, interrupted).map(Some)
 }
 
+/// The calibration that holds for this run, as its plan records it.
+fn calibration_for(plan: &Plan, cores: &Cores, stamps: bool) -> anyhow::Result<serde_json::Value> {
+    let found = match &plan.output.calibrations {
+        Calibrations::Unused(words) => Found::Nothing(words.clone()),
+        Calibrations::In(given) => {
+            let store = store::directory(given.as_deref(), |name| std::env::var(name).ok());
+            store::find(&store, &Host::here(), || Config::of("uring", stamps, cores))?
+        }
+    };
+    Ok(store::for_plan(&found))
+}
+
 /// Where workers and everything else run. Of two cores or more, the last one not given to a worker is control's.
-fn cores(plan: &Plan) -> anyhow::Result<Cores> {
+pub(crate) fn cores(cores: Option<&[usize]>, workers: Option<u32>) -> anyhow::Result<Cores> {
     let allowed = bench_engine::cpu::allowed_cores()?;
-    let workers = match (&plan.cores, plan.workers) {
+    let workers = match (cores, workers) {
         (Some(cores), workers) => {
             if let Some(n) = workers.filter(|n| *n as usize != cores.len()) {
                 bail!("--workers {n} and --cores name different numbers of workers: {} cores are given", cores.len());
             }
-            cores.clone()
+            cores.to_vec()
         }
         (None, workers) => {
             let n = workers.map_or(allowed.len().saturating_sub(1).max(1), |n| n as usize);
@@ -177,7 +192,7 @@ fn cores(plan: &Plan) -> anyhow::Result<Cores> {
 }
 
 /// `2026-11-29T18-22-55`: usable as the name of a directory.
-fn timestamp(wall_ns: u64) -> String {
+pub(crate) fn timestamp(wall_ns: u64) -> String {
     let days = wall_ns / 86_400_000_000_000;
     let second = wall_ns / 1_000_000_000 % 86_400;
     // civil-from-days, Howard Hinnant's algorithm for the proleptic Gregorian calendar

@@ -1,0 +1,164 @@
+//! A run's rows held against the log of the mock that served it.
+
+use crate::rundir::chain::Chain;
+use crate::rundir::row::{Chunk, Outcome, Row};
+use anyhow::{Context, bail};
+use calibration::closure::{Closure, Joiner, Observed, ObservedToken};
+use calibration::truth::{Summary, read_truth};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+/// What net's interval is widened by before a truth counts as outside: the way of the bytes from the mock's transmit
+/// stamp to the client's receive stamp and back, which net contains, and the mapping between the clocks. It is the
+/// aim for the closure's p99 on a quiet host.
+pub const WAY_NS: u64 = 20_000;
+
+/// What client and mock say of the same requests.
+#[derive(Clone, Debug)]
+pub struct Evidence {
+    /// The comparison.
+    pub closure: Closure,
+    /// net - truth of every time to the first token, ns.
+    pub net_errors_ns: Vec<i64>,
+    /// The mock's own account; None when its log has no end.
+    pub mock: Option<Summary>,
+    /// Token events of all rows, the warm-up's included.
+    pub token_events: u64,
+    /// Token events in one batch of a worker: mean, over the batches that brought any.
+    pub mean_batch: Option<f64>,
+    /// Token events in one batch: most.
+    pub max_batch: u64,
+    /// Each worker's token events.
+    pub workers: BTreeMap<u32, WorkerEvents>,
+}
+
+/// The token events of one worker, as the queueing model wants them.
+#[derive(Clone, Debug, Default)]
+pub struct WorkerEvents {
+    /// Arrivals, ns, in no particular order.
+    pub arrivals: Vec<u64>,
+    wait_ns: u128,
+    places: u128,
+}
+
+impl WorkerEvents {
+    fn add(&mut self, arrived: u64, chunk: &Chunk) {
+        self.arrivals.push(arrived);
+        self.wait_ns += u128::from(chunk.0.saturating_sub(arrived));
+        self.places += u128::from(chunk.7);
+    }
+
+    /// Mean of seen - arrived, us; None without events.
+    pub fn mean_wait_us(&self) -> Option<f64> {
+        (!self.arrivals.is_empty()).then(|| self.wait_ns as f64 / self.arrivals.len() as f64 / 1e3)
+    }
+
+    /// Mean place of an event in its batch, from 0; None without events.
+    pub fn mean_place(&self) -> Option<f64> {
+        (!self.arrivals.is_empty()).then(|| self.places as f64 / self.arrivals.len() as f64)
+    }
+}
+
+impl Evidence {
+    /// From a run directory with the truth log of its mock.
+    ///
+    /// # Errors
+    /// A file cannot be read or a line of it is not what it must be.
+    pub fn of(dir: &Path) -> anyhow::Result<Evidence> {
+        Evidence::of_files(&dir.join("requests.jsonl"), &dir.join("truth.jsonl"))
+    }
+
+    /// From a file of rows and a truth log.
+    ///
+    /// # Errors
+    /// As [`Evidence::of`].
+    pub fn of_files(rows: &Path, truth: &Path) -> anyhow::Result<Evidence> {
+        let log = BufReader::new(File::open(truth).with_context(|| truth.display().to_string())?);
+        let (truths, mock) = read_truth(log).with_context(|| truth.display().to_string())?;
+        let mut joiner = Joiner::new(truths, WAY_NS);
+        let (mut batches, mut token_events) = (Batches::default(), 0);
+        let mut workers: BTreeMap<u32, WorkerEvents> = BTreeMap::new();
+        each_row(rows, |row| {
+            token_events += row.chunks.len() as u64;
+            for chunk in &row.chunks {
+                batches.add(row.worker, chunk.6);
+                if let Some(arrived) = chunk.1 {
+                    workers.entry(row.worker).or_default().add(arrived, chunk);
+                }
+            }
+            observed(&row).iter().for_each(|request| joiner.observe(request));
+        })?;
+        let (closure, net_errors_ns) = joiner.finish();
+        Ok(Evidence {
+            closure,
+            net_errors_ns,
+            mock,
+            token_events,
+            mean_batch: batches.mean(),
+            max_batch: batches.most,
+            workers,
+        })
+    }
+}
+
+/// Token events by the batch that brought them. The rows of a run name batches in no particular order.
+#[derive(Debug, Default)]
+struct Batches {
+    sizes: HashMap<(u32, u64), u64>,
+    most: u64,
+}
+
+impl Batches {
+    fn add(&mut self, worker: u32, batch: u64) {
+        let size = self.sizes.entry((worker, batch)).or_default();
+        *size += 1;
+        self.most = self.most.max(*size);
+    }
+
+    fn mean(&self) -> Option<f64> {
+        let n: u64 = self.sizes.values().sum();
+        (n > 0).then(|| n as f64 / self.sizes.len() as f64)
+    }
+}
+
+/// An answered request as the closure wants it; warm-up included, since the truth is as good there.
+fn observed(row: &Row) -> Option<Observed> {
+    if row.outcome != Outcome::Ok {
+        return None;
+    }
+    let choices: HashSet<u32> = row.chunks.iter().map(|c| c.5).collect();
+    // an answer that began before the request was out has no net
+    let answered_early = row.first_token.and_then(|t| t.arrived).zip(row.wire_out).is_some_and(|(a, w)| a < w);
+    Some(Observed {
+        nonce: row.nonce.clone(),
+        submit: row.submit?,
+        handed: row.handed?,
+        wire_out: row.wire_out.filter(|_| !answered_early),
+        cold: !row.conn_reused && row.connect.is_some(),
+        tokens: row
+            .chunks
+            .iter()
+            .filter(|_| choices.len() == 1)
+            .map(|c| ObservedToken { seen: c.0, arrived: c.1, arrived_lo: c.2, read_no: c.4 })
+            .collect(),
+    })
+}
+
+/// Hands on every row of a chained file. A last line without its end was being written when the run was ended.
+fn each_row(path: &Path, mut take: impl FnMut(Row)) -> anyhow::Result<()> {
+    let mut reader = BufReader::with_capacity(1 << 20, File::open(path).with_context(|| path.display().to_string())?);
+    let (mut line, mut number, mut chain) = (String::new(), 0, Chain::default());
+    loop {
+        line.clear();
+        number += 1;
+        if reader.read_line(&mut line)? == 0 || !line.ends_with('\n') {
+            return Ok(());
+        }
+        let Some(plain) = chain.open(line.trim_end_matches('\n')) else {
+            bail!("{}:{number}: its h does not continue the chain: a line was changed", path.display());
+        };
+        take(serde_json::from_str(&plain).with_context(|| format!("{}:{number}", path.display()))?);
+    }
+}

@@ -1,0 +1,293 @@
+//! `calibrate`: the harness weighs itself on this host. Every step of load is a real campaign against the mock, held
+//! against the mock's own log; what comes out is kept, and found again by each run it holds for.
+
+pub mod check;
+pub mod document;
+pub mod evidence;
+pub mod identity;
+pub mod ladder;
+pub mod step;
+pub mod store;
+
+use crate::campaign::{self, Voice};
+use crate::cli::{CalibrateArgs, Stamps};
+use crate::report::calibration as report;
+use crate::report::picture::{Picture, Series};
+use anyhow::Context;
+use bench_engine::io::uring::probe::capabilities;
+use bench_engine::clock::{Clock, SystemClock};
+use bench_engine::units::Instant;
+use calibration::model::{self, Bursts, Fit, LoadPoint};
+use calibration::spread::Errors;
+use calibration::verdict::{Limit, Verdict};
+use calibration::{clock_cost, parser_cost};
+use document::{Calibration, FILE, Family, SCHEMA, Step, VerdictDocument};
+use evidence::Evidence;
+use identity::{Config, Host};
+use ladder::Depth;
+use std::cell::Cell;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use step::Runner;
+
+const CLOCK_READS: u32 = 1_000_000;
+const CLOCK_EXCHANGES: u32 = 100_000;
+const PARSER_WORK: parser_cost::Work = parser_cost::Work { repetitions: 15, rounds: 20, cuts: 2_000 };
+
+/// A calibration that was made, and where it is.
+#[derive(Debug)]
+pub struct Made {
+    /// What stands in `calibration.json`.
+    pub calibration: Calibration,
+    /// Its directory.
+    pub dir: PathBuf,
+}
+
+/// Carries out a calibration. `stop` becomes true when the user interrupts.
+///
+/// # Errors
+/// What kept it from being carried out.
+pub fn calibrate(args: &CalibrateArgs, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result<Made> {
+    let depth = if args.quick { ladder::QUICK } else { ladder::FULL };
+    let clock = SystemClock;
+    let (began, made_at_ns) = (clock.now(), clock.wall().ns());
+    let store = store::directory(args.calibrations.as_deref(), |name| std::env::var(name).ok());
+    let (host, config) = (Host::here(), config(args, voice)?);
+    let id = format!("{}-{}", campaign::timestamp(made_at_ns), config.binary);
+    let dir = store.join(&id);
+    fs::create_dir_all(&dir).with_context(|| format!("{}; choose another with --calibrations", dir.display()))?;
+    voice.say(format!("calibrating {} worker(s) on {}; about {:.0} s; every file goes to {}",
+        config.cores.len(), host.name.as_deref().unwrap_or("this host"), depth.budget_s + 5.0, dir.display()));
+    let costs = std::thread::scope(|scope| scope.spawn(|| costs(&config)).join());
+    let (clock_cost, parser_cost) = costs.map_err(|_| anyhow::anyhow!("the measuring thread ended in a panic"))??;
+    voice.say(report::clock(&clock_cost));
+    voice.say(report::parser(&parser_cost));
+    let runner = runner(args, &dir, depth, stop);
+    let mut climb = Climb { runner: &runner, depth, began, stop, voice, steps: Vec::new(), points: Vec::new(), net_errors_ns: Vec::new() };
+    for (family, value) in ladder::fixed() {
+        match climb.step(family, value) {
+            Some(outcome) => outcome.map(|_| ())?,
+            None => break,
+        }
+    }
+    let mut limits = Vec::new();
+    for (family, cap) in ladder::SOUGHT {
+        let tried = climb.steps.clone();
+        limits.push(ladder::seek(family, cap, depth, &tried, |family, value| climb.step(family, value)));
+    }
+    let interrupted = stop.load(Ordering::Relaxed);
+    let (fit, closure) = (climb.fit(), Errors::of(&climb.net_errors_ns));
+    let ladder = climb.steps;
+    let verdict = match (interrupted, <[Limit; 4]>::try_from(limits)) {
+        (false, Ok([requests, events, streams, burst])) => {
+            VerdictDocument::from(Verdict::new(requests, events, streams, Some(burst)))
+        }
+        _ => VerdictDocument { text: "none: the calibration was interrupted".to_owned(), ..VerdictDocument::default() },
+    };
+    let calibration = Calibration {
+        schema: SCHEMA.to_owned(),
+        id,
+        made_at_ns,
+        tarebench: crate::cli::VERSION.to_owned(),
+        depth: if args.quick { "quick" } else { "full" }.to_owned(),
+        placement: args.base_url.clone().unwrap_or_else(|| "loopback".to_owned()),
+        took_s: clock.now().saturating_since(began).secs_f64(),
+        interrupted,
+        host,
+        config,
+        clock: clock_cost,
+        parser: parser_cost,
+        closure_us: (closure.n > 0).then_some(closure),
+        model: fit,
+        ladder,
+        verdict,
+    };
+    write(&dir, &calibration)?;
+    Ok(Made { calibration, dir })
+}
+
+/// The steps so far, and how the next one is taken.
+struct Climb<'a> {
+    runner: &'a Runner,
+    depth: Depth,
+    began: Instant,
+    stop: &'a AtomicBool,
+    voice: &'a Voice,
+    steps: Vec<Step>,
+    points: Vec<PointFacts>,
+    net_errors_ns: Vec<i64>,
+}
+
+/// What the queueing model needs of a step, before the service time is known.
+struct PointFacts {
+    point: LoadPoint,
+    arrivals: Vec<u64>,
+}
+
+impl Climb<'_> {
+    /// Takes a step; None when there is no time left or the user interrupts.
+    fn step(&mut self, family: Family, value: u64) -> Option<anyhow::Result<Step>> {
+        let elapsed_s = SystemClock.now().saturating_since(self.began).secs_f64();
+        if self.stop.load(Ordering::Relaxed) || elapsed_s > self.depth.budget_s {
+            return None;
+        }
+        let load = ladder::load(family, value, self.depth.seconds);
+        Some(self.runner.run(self.steps.len(), load).map(|(step, evidence)| {
+            self.voice.say(report::step(&step));
+            self.take_points(&step, &evidence);
+            if step.valid {
+                self.net_errors_ns.extend(&evidence.net_errors_ns);
+            }
+            self.steps.push(step.clone());
+            step
+        }))
+    }
+
+    fn take_points(&mut self, step: &Step, evidence: &Evidence) {
+        for events in evidence.workers.values() {
+            let Some((wait, place)) = events.mean_wait_us().zip(events.mean_place()) else { continue };
+            let Some(busy) = step.client.busy else { continue };
+            self.points.push(PointFacts {
+                point: LoadPoint {
+                    events_per_s: events.arrivals.len() as f64 / step.duration_s.max(1e-9),
+                    busy_share: busy,
+                    mean_wait_us: wait,
+                    mean_place: place,
+                    bursts: Bursts::SINGLE,
+                    lock_step: (step.load.family == Family::Burst).then_some(step.load.value as u32),
+                },
+                arrivals: events.arrivals.clone(),
+            });
+        }
+    }
+
+    /// The queueing model over all steps: bursts are measured once the service time is known.
+    fn fit(&mut self) -> Option<Fit> {
+        let plain: Vec<LoadPoint> = self.points.iter().map(|p| p.point.clone()).collect();
+        let service_us = model::service_us(&plain)?;
+        for facts in &mut self.points {
+            facts.point.bursts = Bursts::measure(&mut facts.arrivals, service_us).unwrap_or(Bursts::SINGLE);
+        }
+        let points: Vec<LoadPoint> = self.points.iter().map(|p| p.point.clone()).collect();
+        model::fit(&points).ok()
+    }
+}
+
+/// How the harness would run with these flags.
+///
+/// # Errors
+/// Cores that are not to be had, or no way to reach the kernel.
+pub fn config(args: &CalibrateArgs, voice: &Voice) -> anyhow::Result<Config> {
+    let cores = campaign::cores(args.cores.as_ref().map(|c| &c.0[..]), args.workers)?;
+    let found = capabilities().context("the io_uring driver cannot be used here")?;
+    let stamps = args.stamps.unwrap_or(Stamps::Kernel) == Stamps::Kernel;
+    if stamps && !found.stamps {
+        voice.say("WARNING: kernel stamps do not come here: user stamps only, net and tare are not available");
+    }
+    Ok(Config::of("uring", stamps && found.stamps, &cores)?)
+}
+
+/// L0 and L1, on the workers' cores.
+fn costs(config: &Config) -> anyhow::Result<(clock_cost::ClockCost, parser_cost::ParserCost)> {
+    let cores: Vec<usize> = config.cores.iter().copied().chain(config.control_core).collect();
+    let clock = clock_cost::measure(CLOCK_READS, CLOCK_EXCHANGES, &cores)?;
+    if let Some(core) = config.cores.first() {
+        bench_engine::cpu::pin(*core)?;
+    }
+    Ok((clock, parser_cost::measure(PARSER_WORK)))
+}
+
+fn runner(args: &CalibrateArgs, dir: &Path, depth: Depth, stop: &Arc<AtomicBool>) -> Runner {
+    Runner {
+        dir: dir.to_owned(),
+        arm: args.arm,
+        stamps: args.stamps,
+        workers: args.workers,
+        cores: args.cores.as_ref().map(|c| c.0.clone()),
+        remote: args.base_url.clone().zip(args.truth_url.clone()),
+        truth_read: Cell::new(0),
+        seconds: depth.seconds,
+        stop: Arc::clone(stop),
+    }
+}
+
+/// Puts `calibration.json` and its picture into `dir`.
+fn write(dir: &Path, calibration: &Calibration) -> anyhow::Result<()> {
+    let put = |name: &str, text: String| {
+        let path = dir.join(name);
+        fs::write(&path, text).with_context(|| path.display().to_string())
+    };
+    put(FILE, serde_json::to_string_pretty(calibration)? + "\n")?;
+    put("calibration.svg", picture(calibration).svg())
+}
+
+/// Error and tare against load: every step, by the token events/s that came.
+fn picture(calibration: &Calibration) -> Picture {
+    let mut steps: Vec<&Step> = calibration.ladder.iter().filter(|s| s.load.family != Family::Burst).collect();
+    steps.sort_by(|a, b| a.achieved_events_per_s.total_cmp(&b.achieved_events_per_s));
+    let series = |name: &str, label: &str, colour: usize, thin: bool, of: fn(&Step) -> Option<f64>| Series {
+        name: name.to_owned(),
+        label: label.to_owned(),
+        colour,
+        thin,
+        points: steps.iter().filter_map(|s| Some((s.achieved_events_per_s, of(s)?))).collect(),
+    };
+    Picture {
+        title: format!("Error and tare of time to first token against load, {}", calibration.id),
+        description: format!("{} steps of load. Verdict: {}", steps.len(), calibration.verdict.text),
+        x_title: "token events/s".to_owned(),
+        y_title: "us".to_owned(),
+        floor: 0.1,
+        series: vec![
+            series("gross - truth, p99", "gross p99", 0, false, |s| s.gross_err_us.p99),
+            series("gross - truth, p50", "gross p50", 0, true, |s| s.gross_err_us.p50),
+            series("net - truth, p99", "net p99", 1, false, |s| s.net_err_us.p99),
+            series("net - truth, p50", "net p50", 1, true, |s| s.net_err_us.p50),
+            series("tare, p99", "tare p99", 2, false, |s| s.tare_us.p99),
+        ],
+    }
+}
+
+/// A step of each kind at `share` of the limits of `calibration`, and whether each came out as the verdict says: valid
+/// up to the limit, not valid from twice a limit that the client itself set.
+///
+/// # Errors
+/// A step could not be run.
+pub fn at_limit(
+    calibration: &Calibration,
+    share: f64,
+    args: &CalibrateArgs,
+    stop: &Arc<AtomicBool>,
+    voice: &Voice,
+) -> anyhow::Result<bool> {
+    let limits = &calibration.verdict.limits;
+    let dir = std::env::temp_dir().join(format!("tarebench-at-limit-{}", std::process::id()));
+    let depth = if calibration.depth == "quick" { ladder::QUICK } else { ladder::FULL };
+    let runner = runner(args, &dir, depth, stop);
+    let mut holds = true;
+    for (number, (family, limit)) in [
+        (Family::Requests, &limits.requests_per_s),
+        (Family::Events, &limits.events_per_s),
+        (Family::Streams, &limits.streams),
+        (Family::Burst, &limits.burst),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let Some(limit) = limit.as_ref().filter(|l| l.value > 0) else { continue };
+        let value = ((limit.value as f64 * share).round() as u64).max(1);
+        let (step, _) = runner.run(number, ladder::load(family, value, depth.seconds))?;
+        voice.say(report::step(&step));
+        let expected = match (share <= 1.0, limit.at_least) {
+            (true, _) => step.valid,
+            // nothing is claimed beyond a limit that the mock set
+            (false, true) => true,
+            (false, false) => share < 2.0 || !step.valid,
+        };
+        holds &= expected;
+    }
+    let _ = fs::remove_dir_all(&dir);
+    Ok(holds)
+}

@@ -1,0 +1,208 @@
+//! One step of the ladder: a real campaign of one window against the mock, held against the mock's log.
+
+use super::document::{Family, Step, StepClient, StepLoad};
+use super::evidence::Evidence;
+use crate::campaign::{self, Voice};
+use crate::cli::{Arm, Connection, List, RunArgs, Stamps};
+use crate::plan::{Calibrations, Plan};
+use crate::rundir::run_json::Window;
+use anyhow::{Context, bail};
+use calibration::closure::Closure;
+use calibration::truth::fetch_truth;
+use serde_json::json;
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Largest |net - truth| of ttft at p99 of a step that is to be trusted, us.
+pub const NET_ERROR_BOUND_US: f64 = 100.0;
+/// Below this share of the asked events/s with a client at ease, the mock was full.
+const MOCK_KEEPS_UP: f64 = 0.95;
+
+/// How steps are run: the harness as the user asked for it.
+#[derive(Clone, Debug)]
+pub struct Runner {
+    /// Directory of the calibration.
+    pub dir: PathBuf,
+    /// Architecture of the client; None: io_uring, else epoll, aloud.
+    pub arm: Option<Arm>,
+    /// Stamps.
+    pub stamps: Option<Stamps>,
+    /// Worker threads.
+    pub workers: Option<u32>,
+    /// Their cores.
+    pub cores: Option<Vec<usize>>,
+    /// The mock on another host: its URL and that of its truth log.
+    pub remote: Option<(String, String)>,
+    /// How far that log has been read, in bytes.
+    pub truth_read: Cell<u64>,
+    /// Length of a window, s.
+    pub seconds: f64,
+    /// Interrupted by the user.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Runner {
+    /// Runs one step.
+    ///
+    /// # Errors
+    /// The campaign could not be carried out, or its files not be read.
+    pub fn run(&self, number: usize, load: StepLoad) -> anyhow::Result<(Step, Evidence)> {
+        let name = format!("steps/{number:02}-{:?}-{}", load.family, load.value).to_lowercase();
+        let dir = self.dir.join(&name);
+        let args = self.args(&load, &dir);
+        let mut plan = Plan::from_args(&args, |_| None).context("a step of the calibration is no plan")?;
+        plan.output.calibrations = Calibrations::Unused("this run is a step of a calibration".to_owned());
+        // each campaign confines its own thread to the control core: this one must stay free for the next
+        let stop = Arc::clone(&self.stop);
+        let ended = std::thread::scope(|scope| {
+            scope.spawn(|| campaign::run(&plan, &stop, &Voice { quiet: true })).join()
+        });
+        let ended = ended.map_err(|_| anyhow::anyhow!("the step {name} ended in a panic"))??;
+        let run = ended.context("a step was a dry run")?.run;
+        let Some(window) = run.cells.first().and_then(|c| c.windows.first()) else {
+            bail!("the step {name} has no window");
+        };
+        if let Some((_, truth_url)) = &self.remote {
+            self.fetch_truth(truth_url, &dir)?;
+        }
+        let evidence = Evidence::of(&dir).with_context(|| format!("the step {name}"))?;
+        Ok((step(load, name, window, &evidence), evidence))
+    }
+
+    /// Fetches what the mock elsewhere has written since the last step.
+    fn fetch_truth(&self, url: &str, dir: &Path) -> anyhow::Result<()> {
+        // the mock makes its rows visible within 200 ms of the end of a reply
+        std::thread::sleep(Duration::from_millis(400));
+        let mut log = String::new();
+        loop {
+            let (rows, next) = fetch_truth(url, self.truth_read.get(), Duration::from_secs(20))?;
+            if rows.is_empty() {
+                break;
+            }
+            self.truth_read.set(next);
+            for row in rows {
+                log.push_str(&serde_json::to_string(&row)?);
+                log.push('\n');
+            }
+        }
+        let path = dir.join("truth.jsonl");
+        std::fs::write(&path, log).with_context(|| path.display().to_string())
+    }
+
+    fn args(&self, load: &StepLoad, dir: &Path) -> RunArgs {
+        let jitter = if load.lockstep_ms.is_some() { 0.0 } else { 0.2 };
+        let mut mock = json!({ "ttft": load.ttft_ms, "itl": load.itl_ms, "jitter": jitter });
+        if let Some(ms) = load.lockstep_ms {
+            mock["lockstep"] = json!(ms);
+        }
+        let (kept, drop) = match load.rate {
+            // the start of a closed loop, where all begin at once, is no steady state
+            None => (u64::from(load.concurrency), u64::from(load.concurrency)),
+            Some(rate) => ((rate * self.seconds).ceil() as u64, 0),
+        };
+        RunArgs {
+            base_url: self.remote.as_ref().map(|(url, _)| url.clone()),
+            extra_body: Some(json!({ "mock": mock }).to_string()),
+            connection: (load.family == Family::Cold).then_some(Connection::PerRequest),
+            max_concurrency: Some(List(vec![load.concurrency])),
+            request_rate: load.rate.map(|rate| List(vec![rate])),
+            workload: Some("random".to_owned()),
+            length_scale: Some(1.0),
+            random_input_len: Some(16),
+            random_output_len: Some(u64::from(load.tokens)),
+            num_prompts: Some(kept),
+            drop: Some(drop),
+            windows: Some(1),
+            min_duration: load.rate.is_none().then_some(self.seconds),
+            timeout: Some(60.0),
+            stall_timeout: Some(20.0),
+            arm: self.arm,
+            stamps: self.stamps,
+            workers: self.workers,
+            cores: self.cores.clone().map(List),
+            out: Some(dir.to_owned()),
+            name: Some("calibration".to_owned()),
+            quiet: true,
+            ..RunArgs::default()
+        }
+    }
+}
+
+/// The figures of a step, and whether it is to be trusted.
+fn step(load: StepLoad, dir: String, window: &Window, evidence: &Evidence) -> Step {
+    let closure = evidence.closure.clone();
+    let events_per_s = evidence.token_events as f64 / window.duration_s.max(1e-9);
+    let mut reasons: Vec<String> = Vec::new();
+    let void = window.client.gates.iter().filter(|g| g["state"] == "void");
+    reasons.extend(void.map(|gate| gate["text"].to_string()));
+    let requests = &window.requests;
+    if requests.ok * 100 < requests.kept * 99 {
+        reasons.push(format!("{} of {} requests were not answered whole", requests.kept - requests.ok, requests.kept));
+    }
+    reasons.extend(error_reasons(&closure));
+    let client_at_fault = !reasons.is_empty();
+    let mut mock_words: Option<String> = None;
+    if let Some(mock) = &evidence.mock
+        && !mock.fit
+    {
+        mock_words = Some(mock.unfit_reason.clone().unwrap_or_else(|| "the mock was not fit".to_owned()));
+    }
+    if load.rate.is_none() && load.family != Family::Cold && events_per_s < MOCK_KEEPS_UP * load.events_per_s {
+        let words = format!("{events_per_s:.0} of {:.0} events/s came", load.events_per_s);
+        mock_words = Some(mock_words.map_or(words.clone(), |mock| format!("{mock}; {words}")));
+    }
+    let mock_limited = mock_words.is_some() && !client_at_fault;
+    reasons.extend(mock_words.map(|words| format!("mock: {words}")));
+    Step {
+        dir,
+        duration_s: window.duration_s,
+        requests: requests.kept,
+        ok: requests.ok,
+        offered_rps: window.offered_rps,
+        achieved_rps: window.achieved_rps.or(window.throughput.whole.requests_per_s),
+        achieved_events_per_s: events_per_s,
+        gross_err_us: closure.ttft.gross_err_us.clone(),
+        net_err_us: closure.ttft.net_err_us.clone(),
+        tare_us: closure.tare_us.total.clone(),
+        client: client(window, evidence),
+        mock: evidence.mock.clone(),
+        valid: !client_at_fault && !mock_limited,
+        reasons,
+        mock_limited,
+        load,
+        closure,
+    }
+}
+
+/// What the truth has against the client's figures.
+fn error_reasons(closure: &Closure) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if let Some(p99) = closure.ttft.net_err_us.p99.filter(|p99| *p99 > NET_ERROR_BOUND_US) {
+        reasons.push(format!("net is {p99:.0} us from the truth at p99, more than {NET_ERROR_BOUND_US} us"));
+    }
+    let lost = closure.mismatched + closure.observed_without_truth + closure.ambiguous;
+    if lost > 0 {
+        reasons.push(format!("{lost} of {} requests could not be matched with the mock's log", closure.requests));
+    }
+    reasons
+}
+
+fn client(window: &Window, evidence: &Evidence) -> StepClient {
+    let most = |of: fn(&crate::rundir::run_json::WorkerLoad) -> Option<f64>| {
+        window.client.workers.iter().filter_map(of).max_by(f64::total_cmp)
+    };
+    StepClient {
+        cpu_per_wall: most(|w| w.cpu_per_wall),
+        busy: most(|w| w.busy),
+        run_delay_share: most(|w| w.run_delay_share),
+        process_cpu_per_wall: window.client.cpu_per_wall,
+        mean_batch: evidence.mean_batch,
+        max_batch: evidence.max_batch,
+        burst_drain_us: None,
+        largest_burst: None,
+        mean_wait_us: evidence.closure.tare_us.events.mean,
+    }
+}
