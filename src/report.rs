@@ -1,5 +1,6 @@
 //! What people read. Reports are functions of files.
 
 pub mod markdown;
+pub mod picture;
 pub mod quantity;
 pub mod terminal;
