@@ -75,6 +75,8 @@ pub struct Closure {
     pub overhead_us: Spread,
     /// The client's own share of time to the first token.
     pub tare_us: Tare,
+    /// Errors of net where it claims to know: a read that swallowed several events has a wide interval instead.
+    pub narrow: Narrow,
     /// Truths outside the interval that net claims.
     pub outside: Outside,
     /// written - due of every token event of the matched requests that never waited for the client. It is in the
@@ -115,6 +117,20 @@ pub struct Tare {
     pub events: Spread,
 }
 
+/// net - truth of the values whose interval is at most this wide.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Narrow {
+    /// Widest interval, us: [`NARROW_NS`].
+    pub width_us: f64,
+    /// Time to the first token.
+    pub ttft_err_us: Errors,
+    /// Gaps.
+    pub gap_err_us: Errors,
+}
+
+/// Net's interval is narrow up to this width, ns: below it, only one of its ends is ever printed.
+pub const NARROW_NS: i64 = 50_000;
+
 /// How often the truth lies outside `[arrived_lo - wire_out, arrived - wire_out]` (for a gap
 /// `[lo - hi before, hi - lo before]`), widened by the uncertainty on either side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -126,6 +142,8 @@ pub struct Outside {
     pub ttft_n: u64,
     /// Of these, outside.
     pub ttft: u64,
+    /// Of these, above it: the way of the bytes only makes net longer, so a stamp is wrong.
+    pub ttft_above: u64,
     /// Gaps with an interval.
     pub gap_n: u64,
     /// Of these, outside.
@@ -186,6 +204,8 @@ pub struct Joiner {
     cold: Pair,
     warm: Pair,
     gap: Pair,
+    narrow_ttft: Vec<i64>,
+    narrow_gap: Vec<i64>,
     send: Vec<i64>,
     receive: Vec<i64>,
     total: Vec<i64>,
@@ -216,6 +236,8 @@ impl Joiner {
             cold: Pair::default(),
             warm: Pair::default(),
             gap: Pair::default(),
+            narrow_ttft: Vec::new(),
+            narrow_gap: Vec::new(),
             send: Vec::new(),
             receive: Vec::new(),
             total: Vec::new(),
@@ -261,8 +283,11 @@ impl Joiner {
         self.receive.extend(own.receive);
         self.total.extend(own.tare());
         if let (Some(out), Some(lo), Some(hi)) = (request.wire_out, first.arrived_lo, first.arrived) {
-            let beyond = beyond(true_ttft, span(out, lo), span(out, hi));
+            let (lo, hi) = (span(out, lo), span(out, hi));
+            let beyond = beyond(true_ttft, lo, hi);
+            self.narrow_ttft.extend((hi - lo <= NARROW_NS).then_some(hi - true_ttft));
             self.closure.outside.ttft_n += 1;
+            self.closure.outside.ttft_above += u64::from(beyond > self.uncertainty_ns && true_ttft > hi);
             self.closure.outside.ttft += u64::from(beyond > self.uncertainty_ns);
             self.farthest_ns = self.farthest_ns.max(beyond);
         }
@@ -279,7 +304,9 @@ impl Joiner {
             self.gap.push(span(seen[0].seen, seen[1].seen) - true_gap, net.map(|net| net - true_gap));
             let ends = |t: &ObservedToken| t.arrived_lo.zip(t.arrived);
             if let (Some((lo_before, hi_before)), Some((lo, hi))) = (ends(&seen[0]), ends(&seen[1])) {
-                let beyond = beyond(true_gap, span(hi_before, lo), span(lo_before, hi));
+                let (at, lo, hi) = (span(hi_before, hi), span(hi_before, lo), span(lo_before, hi));
+                let beyond = beyond(true_gap, lo, hi);
+                self.narrow_gap.extend((hi - lo <= NARROW_NS).then_some(at - true_gap));
                 self.closure.outside.gap_n += 1;
                 self.closure.outside.gap += u64::from(beyond > self.uncertainty_ns);
                 self.farthest_ns = self.farthest_ns.max(beyond);
@@ -310,6 +337,11 @@ impl Joiner {
                 receive: Spread::of(&mut self.receive),
                 total: Spread::with_table(&mut self.total),
                 events: Spread::of(&mut self.events),
+            },
+            narrow: Narrow {
+                width_us: NARROW_NS as f64 / 1e3,
+                ttft_err_us: Errors::of(&self.narrow_ttft),
+                gap_err_us: Errors::of(&self.narrow_gap),
             },
             outside: Outside {
                 uncertainty_us: self.uncertainty_ns as f64 / 1e3,
@@ -452,8 +484,25 @@ mod tests {
         let mut late = observed("a", &[118]); // net 104 against 101: 3 us, beyond the 2 us allowed
         let found = close(vec![row()], &[late.clone()]);
         assert_eq!((found.outside.ttft, found.outside.farthest_us), (1, 3.0));
+        assert_eq!(found.outside.ttft_above, 0);
         late.tokens[0].arrived_lo = Some(110 * US); // an interval that says so
         assert_eq!(close(vec![row()], &[late]).outside.ttft, 0);
+        // net 98 against 101: no way of bytes explains that
+        let early = observed("a", &[112]);
+        assert_eq!(close(vec![row()], &[early]).outside.ttft_above, 1);
+    }
+
+    #[test]
+    fn what_net_does_not_claim_to_know_is_apart() {
+        let row = truth("a", Some(RX), &[RX + 100 * US, RX + 150 * US, RX + 200 * US]);
+        let mut request = observed("a", &[417, 467, 518]);
+        request.tokens[0].arrived_lo = Some(110 * US);
+        let found = close(vec![row], &[request]);
+        assert_eq!(found.narrow.width_us, 50.0);
+        assert_eq!((found.ttft.net_err_us.max, found.narrow.ttft_err_us.n), (Some(302.0), 0));
+        // the first gap inherits the width, the second is known
+        assert_eq!((found.gap.net_err_us.n, found.narrow.gap_err_us.n), (2, 1));
+        assert_eq!(found.narrow.gap_err_us.max, Some(1.0));
     }
 
     #[test]

@@ -4,9 +4,11 @@
 //! cancel. The calculations beside it judge the client, and may use its code to do so.
 #![forbid(unsafe_code)]
 
+pub mod clock_cost;
 pub mod closure;
 pub mod mock;
 pub mod model;
+pub mod parser_cost;
 pub mod spread;
 pub mod truth;
 pub mod verdict;

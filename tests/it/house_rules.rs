@@ -179,6 +179,10 @@ fn is_pure(path: &str) -> bool {
         || path.starts_with("src/reading")
         || path.starts_with("src/workload")
         || path == "src/decode.rs"
+        || path == "src/report/picture.rs"
+        || ["closure.rs", "model.rs", "spread.rs", "verdict.rs"]
+            .iter()
+            .any(|m| path.strip_prefix("calibration/src/") == Some(m))
 }
 
 fn pure_modules_ask_nobody(s: &Source) -> Vec<String> {
@@ -315,14 +319,28 @@ fn a_silent_engine() {
     );
 }
 
+/// The modules of `calibration` that judge the client by what the mock logged, and may use its code to do so. All
+/// others are the mock.
+const JUDGES: [&str; 6] = ["clock_cost", "closure", "model", "parser_cost", "spread", "verdict"];
+
 fn the_mock_shares_only_units_and_clock(s: &Source) -> Vec<String> {
-    if !s.path.starts_with("calibration/src/") {
+    let Some(module) = s.path.strip_prefix("calibration/src/") else { return Vec::new() };
+    if JUDGES.iter().any(|judge| module.strip_suffix(".rs") == Some(judge)) {
         return Vec::new();
     }
+    let found = paths(&bare(&s.text));
+    // neither the client's code, nor by way of those that use it
+    let is_a_judge = |p: &&String| {
+        let from_here = p.split("::").find(|part| !["crate", "calibration", "super"].contains(part));
+        p.contains("::") && from_here.is_some_and(|part| JUDGES.contains(&part))
+    };
+    let by_way = found.iter().filter(is_a_judge).filter(|_| module != "lib.rs").cloned();
     let allowed = ["bench_engine::units", "bench_engine::clock"];
-    let shared = paths(&bare(&s.text)).into_iter().filter(|p| lies_in(p, "bench_engine"));
+    let shared = found.iter().filter(|p| lies_in(p, "bench_engine"));
     shared
         .filter(|p| !allowed.iter().any(|a| lies_in(p, a)))
+        .cloned()
+        .chain(by_way)
         .map(|p| {
             format!(
                 "{}: names {p}: the mock shares only units and clock with the client it judges; write its own",
@@ -339,6 +357,13 @@ fn a_mock_of_its_own() {
     assert_eq!(found("use bench_engine::{units::Nanos, wire::head::HeadReader};"), 1);
     assert_eq!(found("use bench_engine::wire::sse::Sse;"), 1);
     assert_eq!(found("use bench_engine::clock::{Clock, SystemClock};\nuse bench_engine::units::Nanos;"), 0);
+    assert_eq!(found("use crate::{truth::TruthRow, parser_cost};"), 1);
+    assert_eq!(found("use super::super::closure::Joiner;"), 1);
+    let shared = "use bench_engine::wire::sse::Sse;";
+    for (file, broken) in [("truth.rs", 1), ("lib.rs", 1), ("mock/closure.rs", 1), ("closure.rs", 0), ("model.rs", 0)] {
+        let source = source(&format!("calibration/src/{file}"), shared);
+        assert_eq!(the_mock_shares_only_units_and_clock(&source).len(), broken, "{file}");
+    }
 }
 
 fn the_verifier_stands_alone(s: &Source) -> Vec<String> {
