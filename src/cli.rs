@@ -1,6 +1,7 @@
 //! The command line: flags by purpose, one struct a subcommand. A flag of `run` can also stand in a TOML
 //! file; flags win.
 
+use bench_engine::io::DriverKind;
 use calibration::mock::{Class, ColdStart, Law, SplitWrites};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -10,7 +11,7 @@ use std::str::FromStr;
 
 /// `tarebench 0.1.0 (revision, features)`.
 pub const VERSION: &str =
-    concat!(env!("CARGO_PKG_VERSION"), " (revision ", env!("TAREBENCH_REVISION"), ", features: io_uring)");
+    concat!(env!("CARGO_PKG_VERSION"), " (revision ", env!("TAREBENCH_REVISION"), ", features: io_uring, epoll)");
 
 /// A load harness for LLM inference that weighs itself before it weighs a server.
 ///
@@ -174,6 +175,17 @@ pub enum Stamps {
 pub enum Arm {
     /// io_uring.
     Uring,
+    /// epoll and plain calls: where io_uring is forbidden, and to compare with.
+    Epoll,
+}
+
+impl From<Arm> for DriverKind {
+    fn from(arm: Arm) -> Self {
+        match arm {
+            Arm::Uring => DriverKind::Uring,
+            Arm::Epoll => DriverKind::Epoll,
+        }
+    }
 }
 
 /// How a server proves tokens that have no text.
@@ -364,7 +376,8 @@ run_args! {
     /// Cores of the workers, in order [default: the first ones this process may use]
     #[arg(long, value_name = "N,..", help_heading = "Harness")]
     cores: Option<List<usize>>,
-    /// How the client is built [default: uring]
+    /// How the client is built [default: uring; where this host refuses io_uring, epoll, with a warning]. uring asked for
+    /// by name and refused ends the run
     #[arg(long, value_enum, help_heading = "Harness")]
     arm: Option<Arm>,
     /// Kernel stamps (falling back aloud), or the harness's own only [default: kernel]
@@ -598,6 +611,9 @@ pub struct ProbeArgs {
     /// JSON object whose fields join or replace those of the request body
     #[arg(long, value_name = "JSON")]
     pub extra_body: Option<String>,
+    /// How the client is built [default: uring; where this host refuses io_uring, epoll, with a warning]
+    #[arg(long, value_enum)]
+    pub arm: Option<Arm>,
     /// Print the record as JSON instead
     #[arg(long)]
     pub json: bool,

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use anyhow::Context;
-use bench_engine::io::uring::probe::capabilities;
+use bench_engine::io::capabilities::{capabilities, choose};
 use bench_engine::timers::Limits;
 use bench_engine::units::Nanos;
 use bench_engine::wire::request::RequestTemplate;
@@ -133,7 +133,10 @@ fn calibrate(args: &CalibrateArgs) -> anyhow::Result<u8> {
         tell(&(serde_json::to_string_pretty(&made.calibration)? + "\n"));
     } else if !args.quiet {
         tell(&format!("\n{}\n", report::calibration::render(&made.calibration)));
-        tell(&format!("{}: calibration.json, calibration.svg, and each step's own run directory\n", made.dir.display()));
+        tell(&format!(
+            "{}: calibration.json, calibration.svg, and each step's own run directory\n",
+            made.dir.display()
+        ));
     }
     Ok(if made.calibration.interrupted { INTERRUPTED } else { 0 })
 }
@@ -345,7 +348,11 @@ fn probe(args: &ProbeArgs) -> anyhow::Result<u8> {
         limits: Limits::default(),
         secret,
     };
-    let row = one.send(&capabilities()?)?;
+    let choice = choose(args.arm.map(Into::into)).context(campaign::NO_SUCH_ARM)?;
+    if let Some(refused) = &choice.refused {
+        eprintln!("{}", campaign::fallen_back(refused));
+    }
+    let row = one.send(&capabilities(choice.driver)?)?;
     if args.json {
         println!("{}", serde_json::to_string_pretty(&row)?);
     } else {

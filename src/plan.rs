@@ -110,7 +110,7 @@ pub struct Plan {
     pub max_failed: f64,
     /// Failed requests of a window that end the run.
     pub stop_at_failed: Option<u64>,
-    /// Client architecture.
+    /// Client architecture: what was asked for, or the default.
     pub arm: Arm,
     /// Stamps asked for.
     pub stamps: Stamps,
@@ -120,6 +120,9 @@ pub struct Plan {
     pub cores: Option<Vec<usize>>,
     /// Declared, not measured.
     pub declared: BTreeMap<String, String>,
+    #[serde(skip)]
+    /// The architecture was asked for by name: nothing else will do.
+    pub arm_by_name: bool,
     #[serde(skip)]
     /// The bounded waits.
     pub limits: Limits,
@@ -262,6 +265,7 @@ impl Plan {
             max_failed,
             stop_at_failed: args.stop_at_failed,
             arm: args.arm.unwrap_or(Arm::Uring),
+            arm_by_name: args.arm.is_some(),
             stamps: args.stamps.unwrap_or(Stamps::Kernel),
             workers: args.workers,
             cores: args.cores.as_ref().map(|c| c.0.clone()),

@@ -7,7 +7,7 @@ use crate::rundir::row::{Phase, Row, StampSource};
 use bench_engine::clock::{Clock, SystemClock};
 use bench_engine::conn::Job;
 use bench_engine::engine::{Engine, EngineError, EngineOptions};
-use bench_engine::io::uring::probe::Capabilities;
+use bench_engine::io::capabilities::Capabilities;
 use bench_engine::timers::Limits;
 use bench_engine::worker::{Shared, WorkerOptions};
 use std::net::SocketAddr;

@@ -2,8 +2,10 @@
 
 use crate::conn::KeepAlive;
 use crate::cpu::{self, PinError};
-use crate::io::uring::probe::Capabilities;
-use crate::io::uring::{RingError, UringDriver, UringOptions};
+use crate::io::capabilities::Capabilities;
+use crate::io::epoll::EpollDriver;
+use crate::io::uring::UringDriver;
+use crate::io::{Driver, DriverError, DriverKind, DriverOptions};
 use crate::units::Instant;
 use crate::worker::{Load, Prepared, Shared, WindowReport, Worker, WorkerOptions};
 use nix::unistd::gettid;
@@ -29,9 +31,9 @@ pub enum EngineError {
     /// A worker could not be pinned.
     #[error(transparent)]
     Pin(#[from] PinError),
-    /// A worker has no ring.
+    /// A worker has no driver.
     #[error(transparent)]
-    Ring(#[from] RingError),
+    Driver(#[from] DriverError),
     /// A thread could not be made, or ended by itself.
     #[error("worker {0} ended unexpectedly; this is a bug in tarebench, and what was measured is kept")]
     Gone(u32),
@@ -49,6 +51,8 @@ pub struct WorkerInfo {
     pub core: usize,
     /// Kernel thread id.
     pub tid: i32,
+    /// How it reaches the kernel.
+    pub driver: DriverKind,
     /// Bytes of its receive pool.
     pub receive_pool_bytes: usize,
 }
@@ -78,7 +82,7 @@ struct Handle {
 }
 
 impl Engine {
-    /// Starts and pins the workers.
+    /// Starts and pins the workers, on the driver that was found.
     ///
     /// # Errors
     /// [`EngineError`]; no thread is left behind.
@@ -88,19 +92,29 @@ impl Engine {
             let worker = WorkerOptions { index: index as u32, slots, ..options.worker };
             let (orders, take_order) = channel();
             let (answer, answers) = channel();
-            let (shared, stamps) = (Arc::clone(shared), found.stamps);
+            let (shared, kind, stamps) = (Arc::clone(shared), found.driver, found.stamps);
             let thread = std::thread::Builder::new()
                 .name(format!("worker-{index}"))
                 .spawn(move || {
-                    let (info, worker) = match set_up(worker, core, stamps, shared) {
-                        Ok(ready) => ready,
-                        Err(error) => {
-                            let _ = answer.send(Answer::Failed(error));
-                            return;
-                        }
+                    let (orders, answers) = (&take_order, &answer);
+                    let driver = DriverOptions { connections: slots, stamps };
+                    let served = match kind {
+                        DriverKind::Uring => set_up(worker, core, kind, shared, || {
+                            let driver = UringDriver::new(driver)?;
+                            let pool = driver.receive_pool_bytes();
+                            Ok((driver, pool))
+                        })
+                        .map(|ready| serve(ready, orders, answers)),
+                        DriverKind::Epoll => set_up(worker, core, kind, shared, || {
+                            let driver = EpollDriver::new(driver)?;
+                            let pool = driver.receive_pool_bytes();
+                            Ok((driver, pool))
+                        })
+                        .map(|ready| serve(ready, orders, answers)),
                     };
-                    let _ = answer.send(Answer::Ready(info));
-                    serve(worker, &take_order, &answer);
+                    if let Err(error) = served {
+                        let _ = answer.send(Answer::Failed(error));
+                    }
                 })
                 .map_err(EngineError::Thread)?;
             let info = match answers.recv() {
@@ -189,27 +203,26 @@ impl Drop for Engine {
     }
 }
 
-fn set_up(
+/// A pinned worker with the driver that `driver` makes, and the bytes of its receive pool.
+fn set_up<D: Driver>(
     options: WorkerOptions,
     core: usize,
-    stamps: bool,
+    kind: DriverKind,
     shared: Arc<Shared>,
-) -> Result<(WorkerInfo, Worker<UringDriver>), EngineError> {
+    driver: impl FnOnce() -> Result<(D, usize), DriverError>,
+) -> Result<(WorkerInfo, Worker<D>), EngineError> {
     cpu::pin(core)?;
     // waits end when they should, not up to 50 us later (prctl(2), PR_SET_TIMERSLACK)
     let _ = nix::sys::prctl::set_timerslack(1);
-    let driver = UringDriver::new(UringOptions { connections: options.slots, stamps })?;
-    let info = WorkerInfo {
-        index: options.index,
-        core,
-        tid: gettid().as_raw(),
-        receive_pool_bytes: driver.receive_pool_bytes(),
-    };
+    let (driver, receive_pool_bytes) = driver()?;
+    let tid = gettid().as_raw();
+    let info = WorkerInfo { index: options.index, core, tid, driver: kind, receive_pool_bytes };
     Ok((info, Worker::new(driver, options, shared)))
 }
 
-/// Carries out orders until nobody can give any.
-fn serve(mut worker: Worker<UringDriver>, orders: &Receiver<Order>, answers: &Sender<Answer>) {
+/// Says that the worker is there, and carries out orders until nobody can give any.
+fn serve<D: Driver>((info, mut worker): (WorkerInfo, Worker<D>), orders: &Receiver<Order>, answers: &Sender<Answer>) {
+    let _ = answers.send(Answer::Ready(info));
     while let Ok(order) = orders.recv() {
         let answer = match order {
             Order::Prepare { slots } => Answer::Prepared(worker.prepare(slots)),

@@ -1,6 +1,7 @@
 //! What a calibration holds for: this host, this build, this way of running the harness.
 
 use crate::campaign::{Cores, environment};
+use bench_engine::io::capabilities::Capabilities;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::io::{self, Read};
@@ -44,7 +45,7 @@ impl Host {
 /// How the harness ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
-    /// `uring` or `epoll`.
+    /// `io_uring` or `epoll`.
     pub arm: String,
     /// `kernel` or `user`.
     pub stamps: String,
@@ -63,10 +64,10 @@ impl Config {
     ///
     /// # Errors
     /// The binary cannot be read.
-    pub(crate) fn of(arm: &str, kernel_stamps: bool, cores: &Cores) -> io::Result<Config> {
+    pub(crate) fn of(harness: &Capabilities, cores: &Cores) -> io::Result<Config> {
         Ok(Config {
-            arm: arm.to_owned(),
-            stamps: if kernel_stamps { "kernel" } else { "user" }.to_owned(),
+            arm: harness.driver.to_string(),
+            stamps: if harness.stamps { "kernel" } else { "user" }.to_owned(),
             cores: cores.workers.clone(),
             control_core: cores.control,
             tls: false,

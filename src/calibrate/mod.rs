@@ -14,8 +14,8 @@ use crate::cli::{CalibrateArgs, Stamps};
 use crate::report::calibration as report;
 use crate::report::picture::{Picture, Series};
 use anyhow::Context;
-use bench_engine::io::uring::probe::capabilities;
 use bench_engine::clock::{Clock, SystemClock};
+use bench_engine::io::capabilities::{Capabilities, capabilities, choose};
 use bench_engine::units::Instant;
 use calibration::model::{self, Bursts, Fit, LoadPoint};
 use calibration::spread::Errors;
@@ -58,14 +58,28 @@ pub fn calibrate(args: &CalibrateArgs, stop: &Arc<AtomicBool>, voice: &Voice) ->
     let id = format!("{}-{}", campaign::timestamp(made_at_ns), config.binary);
     let dir = store.join(&id);
     fs::create_dir_all(&dir).with_context(|| format!("{}; choose another with --calibrations", dir.display()))?;
-    voice.say(format!("calibrating {} worker(s) on {}; about {:.0} s; every file goes to {}",
-        config.cores.len(), host.name.as_deref().unwrap_or("this host"), depth.budget_s + 5.0, dir.display()));
+    voice.say(format!(
+        "calibrating {} worker(s) on {}; about {:.0} s; every file goes to {}",
+        config.cores.len(),
+        host.name.as_deref().unwrap_or("this host"),
+        depth.budget_s + 5.0,
+        dir.display()
+    ));
     let costs = std::thread::scope(|scope| scope.spawn(|| costs(&config)).join());
     let (clock_cost, parser_cost) = costs.map_err(|_| anyhow::anyhow!("the measuring thread ended in a panic"))??;
     voice.say(report::clock(&clock_cost));
     voice.say(report::parser(&parser_cost));
     let runner = runner(args, &dir, depth, stop);
-    let mut climb = Climb { runner: &runner, depth, began, stop, voice, steps: Vec::new(), points: Vec::new(), net_errors_ns: Vec::new() };
+    let mut climb = Climb {
+        runner: &runner,
+        depth,
+        began,
+        stop,
+        voice,
+        steps: Vec::new(),
+        points: Vec::new(),
+        net_errors_ns: Vec::new(),
+    };
     for (family, value) in ladder::fixed() {
         match climb.step(family, value) {
             Some(outcome) => outcome.map(|_| ())?,
@@ -181,12 +195,16 @@ impl Climb<'_> {
 /// Cores that are not to be had, or no way to reach the kernel.
 pub fn config(args: &CalibrateArgs, voice: &Voice) -> anyhow::Result<Config> {
     let cores = campaign::cores(args.cores.as_ref().map(|c| &c.0[..]), args.workers)?;
-    let found = capabilities().context("the io_uring driver cannot be used here")?;
-    let stamps = args.stamps.unwrap_or(Stamps::Kernel) == Stamps::Kernel;
-    if stamps && !found.stamps {
+    let choice = choose(args.arm.map(Into::into)).context(campaign::NO_SUCH_ARM)?;
+    if let Some(refused) = &choice.refused {
+        voice.say(campaign::fallen_back(refused));
+    }
+    let found = capabilities(choice.driver)?;
+    let asked = args.stamps.unwrap_or(Stamps::Kernel) == Stamps::Kernel;
+    if asked && !found.stamps {
         voice.say("WARNING: kernel stamps do not come here: user stamps only, net and tare are not available");
     }
-    Ok(Config::of("uring", stamps && found.stamps, &cores)?)
+    Ok(Config::of(&Capabilities { stamps: asked && found.stamps, ..found }, &cores)?)
 }
 
 /// L0 and L1, on the workers' cores.

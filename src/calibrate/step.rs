@@ -57,9 +57,8 @@ impl Runner {
         plan.output.calibrations = Calibrations::Unused("this run is a step of a calibration".to_owned());
         // each campaign confines its own thread to the control core: this one must stay free for the next
         let stop = Arc::clone(&self.stop);
-        let ended = std::thread::scope(|scope| {
-            scope.spawn(|| campaign::run(&plan, &stop, &Voice { quiet: true })).join()
-        });
+        let ended =
+            std::thread::scope(|scope| scope.spawn(|| campaign::run(&plan, &stop, &Voice { quiet: true })).join());
         let ended = ended.map_err(|_| anyhow::anyhow!("the step {name} ended in a panic"))??;
         let run = ended.context("a step was a dry run")?.run;
         let Some(window) = run.cells.first().and_then(|c| c.windows.first()) else {

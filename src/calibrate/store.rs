@@ -45,8 +45,13 @@ pub fn read(dir: &Path) -> Result<Calibration, String> {
 
 /// Every readable calibration below `store`, oldest first, and what could not be read.
 pub fn all(store: &Path) -> (Vec<Calibration>, Vec<String>) {
-    let mut dirs: Vec<PathBuf> =
-        fs::read_dir(store).into_iter().flatten().flatten().map(|e| e.path()).filter(|p| p.join(FILE).exists()).collect();
+    let mut dirs: Vec<PathBuf> = fs::read_dir(store)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|e| e.path())
+        .filter(|p| p.join(FILE).exists())
+        .collect();
     dirs.sort();
     let (mut found, mut unreadable) = (Vec::new(), Vec::new());
     for dir in dirs {
@@ -151,7 +156,10 @@ mod tests {
         };
         assert_eq!(of(&[("TAREBENCH_CALIBRATIONS", "/c"), ("HOME", "/h")]), PathBuf::from("/c"));
         assert_eq!(of(&[("XDG_STATE_HOME", "/s"), ("HOME", "/h")]), PathBuf::from("/s/tarebench/calibrations"));
-        assert_eq!(of(&[("XDG_STATE_HOME", ""), ("HOME", "/h")]), PathBuf::from("/h/.local/state/tarebench/calibrations"));
+        assert_eq!(
+            of(&[("XDG_STATE_HOME", ""), ("HOME", "/h")]),
+            PathBuf::from("/h/.local/state/tarebench/calibrations")
+        );
     }
 
     #[test]
@@ -164,6 +172,8 @@ mod tests {
         fs::create_dir(dir.path().join("broken")).expect("made");
         fs::write(dir.path().join("broken").join(FILE), "{").expect("written");
         let found = find(dir.path(), &host, || -> Result<Config, String> { panic!("not needed") }).expect("found");
-        assert!(matches!(found, Found::Nothing(words) if words.contains("none can be read") && words.contains("broken")));
+        assert!(
+            matches!(found, Found::Nothing(words) if words.contains("none can be read") && words.contains("broken"))
+        );
     }
 }

@@ -7,7 +7,8 @@ use crate::load_point::{ASSUMED_TOKENS_PER_S, Cell, OpenLoop};
 use crate::plan::Plan;
 use crate::reading::printable;
 use bench_engine::engine::WorkerInfo;
-use bench_engine::io::uring::probe::Capabilities;
+use bench_engine::io::capabilities::Capabilities;
+use bench_engine::io::uring::RingError;
 use bench_engine::record::BLOCK_BYTES;
 use bench_engine::units::Instant;
 use serde_json::{Value, json};
@@ -15,8 +16,11 @@ use std::path::Path;
 
 /// Facts found out before the first request.
 pub(super) struct RunFacts<'a> {
+    pub(super) plan: &'a Plan,
     pub(super) server: &'a Server,
     pub(super) found: &'a Capabilities,
+    /// Why the default arm is not used.
+    pub(super) refused: Option<&'a RingError>,
     pub(super) workers: &'a [WorkerInfo],
     pub(super) cores: &'a Cores,
     pub(super) origin: Instant,
@@ -35,6 +39,11 @@ impl RunFacts<'_> {
             "address": target.address.to_string(),
             "resolved": target.resolved.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "server": self.server.identity,
+            "arm": {
+                "asked": self.plan.arm_by_name.then_some(self.plan.arm),
+                "used": self.found.driver.to_string(),
+                "refused": self.refused.map(ToString::to_string),
+            },
             "stamps": if self.found.stamps { "kernel" } else { "user" },
             "workers": self.workers.iter().map(|w| json!({"worker": w.index, "core": w.core})).collect::<Vec<_>>(),
             "control_core": self.cores.control,
@@ -101,7 +110,8 @@ pub(super) fn announce(plan: &Plan, facts: &RunFacts<'_>, dir: &Path, voice: &Vo
         None => "WARNING: no core is left for control and records, they share the workers'".to_owned(),
     };
     voice.say(format!(
-        "harness  io_uring, {} worker(s) on core {}, {control}; {stamps}; pools {} KiB receive, {} KiB record",
+        "harness  {}, {} worker(s) on core {}, {control}; {stamps}; pools {} KiB receive, {} KiB record",
+        facts.found.driver,
         facts.workers.len(),
         on.join(", "),
         facts.workers.iter().map(|w| w.receive_pool_bytes).sum::<usize>() / 1024,

@@ -22,7 +22,8 @@ use announcement::{RunFacts, announce, dry_run, plan_document};
 use anyhow::{Context, bail};
 use bench_engine::clock::{Clock, SystemClock};
 use bench_engine::engine::{Engine, EngineOptions, WorkerInfo, spread};
-use bench_engine::io::uring::probe::{Capabilities, capabilities};
+use bench_engine::io::capabilities::{Capabilities, capabilities, choose};
+use bench_engine::io::uring::RingError;
 use bench_engine::worker::{Shared, WorkerOptions};
 use server::{body_template, find_server, request_template};
 use std::fs::{self, File};
@@ -71,6 +72,14 @@ impl Voice {
     }
 }
 
+/// Said before the reason when an arm asked for by name cannot be had.
+pub const NO_SUCH_ARM: &str = "--arm uring cannot be had here (without --arm, the epoll driver takes its place)";
+
+/// What is said when the default gives way.
+pub fn fallen_back(refused: &RingError) -> String {
+    format!("WARNING: {refused}; the epoll driver is used instead (--arm epoll asks for it by name)")
+}
+
 /// Cores of the parts.
 pub(crate) struct Cores {
     pub(crate) workers: Vec<usize>,
@@ -92,16 +101,20 @@ pub fn run(plan: &Plan, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result
         dry_run(plan, voice);
         return Ok(None);
     }
+    let choice = choose(plan.arm_by_name.then(|| plan.arm.into())).context(NO_SUCH_ARM)?;
+    if let Some(refused) = &choice.refused {
+        voice.say(fallen_back(refused));
+    }
     let clock = SystemClock;
     let started_at = timestamp(clock.wall().ns());
     let dir = run_directory(plan, &started_at)?;
     let server = find_server(plan, &dir, cores.control, stop, voice)?;
-    let found = capabilities().context("the io_uring driver cannot be used here")?;
+    let found = capabilities(choice.driver)?;
     if plan.stamps == Stamps::Kernel && !found.stamps {
         voice.say("WARNING: kernel stamps do not come here: user stamps only, net and tare are not available");
     }
     let stamps = plan.stamps == Stamps::Kernel && found.stamps;
-    let found = Capabilities { stamps, keeper: found.keeper };
+    let found = Capabilities { stamps, ..found };
     let origin = clock.now();
     let run_id = format!("{started_at}-{:08x}", origin.ns() as u32);
     let body = body_template(plan, &server.model);
@@ -128,9 +141,11 @@ pub fn run(plan: &Plan, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result
     if let Some(core) = cores.control {
         bench_engine::cpu::pin(core)?;
     }
-    let facts = RunFacts { server: &server, found: &found, workers: &workers, cores: &cores, origin, blocks };
+    let refused = choice.refused.as_ref();
+    let facts =
+        RunFacts { plan, server: &server, found: &found, refused, workers: &workers, cores: &cores, origin, blocks };
     let environment = facts.environment();
-    let calibration = calibration_for(plan, &cores, stamps)?;
+    let calibration = calibration_for(plan, &cores, &found)?;
     let plan_json = plan_document(plan, &run_id, &started_at, &server.model, environment, &calibration)?;
     fs::write(dir.join("plan.json"), plan_json).with_context(|| format!("{}", dir.join("plan.json").display()))?;
     announce(plan, &facts, &dir, voice);
@@ -158,12 +173,12 @@ pub fn run(plan: &Plan, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result
 }
 
 /// The calibration that holds for this run, as its plan records it.
-fn calibration_for(plan: &Plan, cores: &Cores, stamps: bool) -> anyhow::Result<serde_json::Value> {
+fn calibration_for(plan: &Plan, cores: &Cores, harness: &Capabilities) -> anyhow::Result<serde_json::Value> {
     let found = match &plan.output.calibrations {
         Calibrations::Unused(words) => Found::Nothing(words.clone()),
         Calibrations::In(given) => {
             let store = store::directory(given.as_deref(), |name| std::env::var(name).ok());
-            store::find(&store, &Host::here(), || Config::of("uring", stamps, cores))?
+            store::find(&store, &Host::here(), || Config::of(harness, cores))?
         }
     };
     Ok(store::for_plan(&found))

@@ -65,7 +65,10 @@ pub fn render(calibration: &Calibration) -> String {
     }
     wrapped(&format!("verdict   {}", calibration.verdict.text), 10, &mut line);
     line(String::new());
-    line("Errors are absolute. tare p99 is the harness's own share of a time to first token; net has it taken off,".into());
+    line(
+        "Errors are absolute. tare p99 is the harness's own share of a time to first token; net has it taken off,"
+            .into(),
+    );
     line("request by request. `mock us` is how late the mock itself was: that is in its log, in no error here.".into());
     text
 }

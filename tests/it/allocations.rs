@@ -2,11 +2,12 @@
 //!
 //! The whole test binary runs on an allocator that counts, for each thread, while that thread asks it to.
 
-use crate::live::RunningMock;
+use crate::live::{RunningMock, found};
 use bench_engine::clock::{Clock, SystemClock};
 use bench_engine::conn::Job;
-use bench_engine::io::uring::probe::capabilities;
-use bench_engine::io::uring::{UringDriver, UringOptions};
+use bench_engine::io::epoll::EpollDriver;
+use bench_engine::io::uring::UringDriver;
+use bench_engine::io::{Driver, DriverKind, DriverOptions};
 use bench_engine::record::Ending;
 use bench_engine::schedule::ArrivalLaw;
 use bench_engine::timers::Limits;
@@ -90,14 +91,37 @@ fn the_counter_counts() {
     assert_eq!(counted(|| std::hint::black_box(1 + 1)).1, 0);
 }
 
-/// A closed-loop window of `jobs` requests on `slots` connections; allocations and releases of the worker's thread in it.
-fn window(mock: MockConfig, slots: u32, jobs: u64, reuse: bool) -> (u64, u64) {
-    window_of(Load::Closed, mock, slots, jobs, reuse)
+/// A window of `jobs` requests on `slots` connections, for each driver; allocations and releases of the worker's
+/// thread in it must be none.
+fn no_allocations(load: Load, mock: MockConfig, slots: u32, jobs: u64, reuse: bool) {
+    for kind in [DriverKind::Uring, DriverKind::Epoll] {
+        let Some(found) = found(kind) else { continue };
+        let options = DriverOptions { connections: slots, stamps: found.stamps };
+        let counts = match kind {
+            DriverKind::Uring => {
+                let driver = UringDriver::new(options).unwrap_or_else(|e| panic!("{e}"));
+                window(driver, load, mock.clone(), slots, jobs, reuse)
+            }
+            DriverKind::Epoll => {
+                let driver = EpollDriver::new(options).unwrap_or_else(|e| panic!("{e}"));
+                window(driver, load, mock.clone(), slots, jobs, reuse)
+            }
+        };
+        assert_eq!(counts, (0, 0), "{kind}: allocations and releases");
+    }
 }
 
-fn window_of(load: Load, mock: MockConfig, slots: u32, jobs: u64, reuse: bool) -> (u64, u64) {
+/// Tells the reader to end, also when the worker panics: else nobody would hear of it.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+fn window(driver: impl Driver, load: Load, mock: MockConfig, slots: u32, jobs: u64, reuse: bool) -> (u64, u64) {
     let mock = RunningMock::start(mock);
-    let found = capabilities().unwrap_or_else(|e| panic!("these tests need io_uring: {e}"));
     let template = RequestTemplate::new("POST", "/v1/chat/completions", "mock", "text/event-stream", &[]);
     let template = template.expect("fields");
     let shared = Arc::new(Shared::new(slots as usize, 1024, jobs as usize));
@@ -117,8 +141,7 @@ fn window_of(load: Load, mock: MockConfig, slots: u32, jobs: u64, reuse: bool) -
     let over = AtomicBool::new(false);
     let options =
         WorkerOptions { index: 0, slots, address: mock.address, limits: Limits::default(), streamed: true, reuse };
-    let driver = UringDriver::new(UringOptions { connections: slots, stamps: found.stamps });
-    let mut worker = Worker::new(driver.unwrap_or_else(|e| panic!("{e}")), options, Arc::clone(&shared));
+    let mut worker = Worker::new(driver, options, Arc::clone(&shared));
     std::thread::scope(|scope| {
         let (shared, over) = (&shared, &over);
         let reader = scope.spawn(move || {
@@ -145,11 +168,12 @@ fn window_of(load: Load, mock: MockConfig, slots: u32, jobs: u64, reuse: bool) -
                 std::thread::yield_now();
             }
         });
+        let working = Over(over);
         // in open loop some connections are opened in the window, as they are needed
         worker.prepare(if load == Load::Open { slots / 2 } else { slots });
         let opened = SystemClock.now() + Nanos::from_millis(5);
         let (report, allocations, releases) = counted(|| worker.run(load, slots, opened));
-        over.store(true, Ordering::Release);
+        drop(working);
         let endings = reader.join().expect("no panic");
         assert_eq!(endings.len() as u64, jobs);
         assert!(endings.iter().all(|e| *e == Ending::Complete), "{endings:?}");
@@ -161,22 +185,22 @@ fn window_of(load: Load, mock: MockConfig, slots: u32, jobs: u64, reuse: bool) -
 #[test]
 fn a_worker_allocates_nothing_in_a_window() {
     let quick = MockConfig { ttft: Nanos::from_millis(1), itl: Nanos::from_micros(50), ..MockConfig::default() };
-    assert_eq!(window(quick, 8, 200, true), (0, 0), "allocations and releases");
+    no_allocations(Load::Closed, quick, 8, 200, true);
 }
 
 #[test]
 fn nor_in_an_open_loop() {
     let quick = MockConfig { ttft: Nanos::from_millis(1), itl: Nanos::from_micros(50), ..MockConfig::default() };
-    assert_eq!(window_of(Load::Open, quick.clone(), 64, 300, true), (0, 0), "allocations and releases");
+    no_allocations(Load::Open, quick.clone(), 64, 300, true);
     // and with a cap that holds requests back
-    assert_eq!(window_of(Load::Open, quick, 2, 300, true), (0, 0), "allocations and releases");
+    no_allocations(Load::Open, quick, 2, 300, true);
 }
 
 #[test]
 fn nor_where_every_request_opens_a_connection() {
     let quick = MockConfig { ttft: Nanos::from_millis(1), itl: Nanos::from_micros(50), ..MockConfig::default() };
-    assert_eq!(window(quick.clone(), 4, 60, false), (0, 0), "allocations and releases");
+    no_allocations(Load::Closed, quick.clone(), 4, 60, false);
     // and where the server closes although keep-alive is announced
     let closing = MockConfig { close_after_reply: true, ..quick };
-    assert_eq!(window(closing, 4, 60, true), (0, 0), "allocations and releases");
+    no_allocations(Load::Closed, closing, 4, 60, true);
 }

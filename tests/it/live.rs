@@ -2,7 +2,8 @@
 
 use crate::cases::{check, lines};
 use crate::foreign_server::{Answer, ForeignServer};
-use bench_engine::io::uring::probe::{Capabilities, capabilities};
+use bench_engine::io::DriverKind;
+use bench_engine::io::capabilities::{Capabilities, capabilities, choose};
 use bench_engine::timers::Limits;
 use bench_engine::wire::request::RequestTemplate;
 use calibration::mock::{Mock, MockConfig, Stopper};
@@ -52,8 +53,35 @@ impl Drop for RunningMock {
     }
 }
 
-fn found() -> Capabilities {
-    capabilities().unwrap_or_else(|e| panic!("these tests need io_uring: {e}"))
+/// What `driver` can do here; None where it is refused, which is said.
+pub fn found(driver: DriverKind) -> Option<Capabilities> {
+    match choose(Some(driver)) {
+        Ok(_) => Some(capabilities(driver).unwrap_or_else(|e| panic!("{driver}: {e}"))),
+        Err(refused) => {
+            println!("SKIPPED: {refused}");
+            None
+        }
+    }
+}
+
+/// Every case on every driver.
+macro_rules! on_every_driver {
+    ($($case:ident),+ $(,)?) => {
+        mod uring {
+            $(#[test]
+            fn $case() {
+                if let Some(found) = super::found(super::DriverKind::Uring) {
+                    super::$case(&found);
+                }
+            })+
+        }
+        mod epoll {
+            $(#[test]
+            fn $case() {
+                super::$case(&super::found(super::DriverKind::Epoll).expect("nothing refuses epoll"));
+            })+
+        }
+    };
 }
 
 /// One request for `model` through the real engine.
@@ -92,32 +120,29 @@ fn live_expectation(line: &str) -> Value {
     expect
 }
 
-fn play(name: &str) {
+fn play(name: &str, found: &Capabilities) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(name);
-    let (mock, found) = (RunningMock::playing(&script, Some(1)), found());
+    let mock = RunningMock::playing(&script, Some(1));
     let mut wrong = Vec::new();
     for line in lines(name) {
         let case = Case::parse(&line).expect("parsed elsewhere");
-        let row = ask(mock.address, &case.id, case.request.stream, &found);
+        let row = ask(mock.address, &case.id, case.request.stream, found);
         let got = figures(&case.id, &case.request, &Decoded { row, text: String::new() });
         wrong.extend(check(&case.id, &live_expectation(&line), &got, true));
     }
     assert!(wrong.is_empty(), "{} wrong in {name}, live:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-#[test]
-fn streams_one_byte_a_write() {
-    play("streams.jsonl");
+fn streams_one_byte_a_write(found: &Capabilities) {
+    play("streams.jsonl", found);
 }
 
-#[test]
-fn captures_one_byte_a_write() {
-    play("captures.jsonl");
+fn captures_one_byte_a_write(found: &Capabilities) {
+    play("captures.jsonl", found);
 }
 
-#[test]
-fn user_reports_one_byte_a_write() {
-    play("user-reports.jsonl");
+fn user_reports_one_byte_a_write(found: &Capabilities) {
+    play("user-reports.jsonl", found);
 }
 
 /// A data line of 2 MiB in writes of 64 KiB.
@@ -131,8 +156,7 @@ fn long_line() -> String {
     json!({"id": "long", "raw": false, "writes": writes}).to_string()
 }
 
-#[test]
-fn a_data_line_of_two_mebibytes() {
+fn a_data_line_of_two_mebibytes(found: &Capabilities) {
     let line = long_line();
     let case = Case::parse(&line).expect("a case");
     let offline = decode("long", &case.request, &case.wire().expect("bytes"), false);
@@ -144,16 +168,15 @@ fn a_data_line_of_two_mebibytes() {
     let script = dir.path().join("long.jsonl");
     std::fs::write(&script, line).expect("written");
     let mock = RunningMock::playing(&script, None);
-    let row = ask(mock.address, "long", true, &found());
+    let row = ask(mock.address, "long", true, found);
     assert_eq!((row.outcome, row.events, row.token_events), (Outcome::Ok, 2, 1), "{:?}", row.error);
     assert!(row.reads > 100, "it took many reads: {}", row.reads);
     assert!(row.bytes_in > 2 * 1024 * 1024);
 }
 
-#[test]
-fn hyper_streams_in_chunks() {
+fn hyper_streams_in_chunks(found: &Capabilities) {
     let server = ForeignServer::start(|r, _| r.is_post().then(|| Answer::stream(20, 2)));
-    let row = ask(server.address, "foreign", true, &found());
+    let row = ask(server.address, "foreign", true, found);
     assert_eq!(row.outcome, Outcome::Ok, "{:?}", row.error);
     assert_eq!((row.events, row.token_events, row.empty_events), (22, 20, 0));
     assert_eq!((row.prompt_tokens, row.completion_tokens), (Some(3), Some(20)));
@@ -174,14 +197,13 @@ fn hyper_streams_in_chunks() {
     assert_eq!(request.field("authorization"), None, "no key, no such header");
 }
 
-#[test]
-fn hyper_says_503() {
+fn hyper_says_503(found: &Capabilities) {
     let server = ForeignServer::start(|r, _| {
         let mut answer = Answer::json(503, r#"{"error":{"message":"overloaded"}}"#);
         answer.fields.push(("retry-after", "7".to_owned()));
         r.is_post().then_some(answer)
     });
-    let row = ask(server.address, "foreign", true, &found());
+    let row = ask(server.address, "foreign", true, found);
     assert_eq!((row.outcome, row.http_status), (Outcome::Failed, Some(503)));
     let error = row.error.expect("an error");
     assert_eq!(error.class, "http_status");
@@ -190,59 +212,54 @@ fn hyper_says_503() {
     assert_eq!(row.first_token, None);
 }
 
-#[test]
-fn hyper_cuts_a_slow_stream_in_its_middle() {
+fn hyper_cuts_a_slow_stream_in_its_middle(found: &Capabilities) {
     let server = ForeignServer::start(|r, _| {
         let mut answer = Answer::stream(5, 2);
         answer.pieces.truncate(5);
         answer.pieces.push((5, None));
         r.is_post().then_some(answer)
     });
-    let row = ask(server.address, "foreign", true, &found());
+    let row = ask(server.address, "foreign", true, found);
     assert_eq!(row.outcome, Outcome::Failed);
     assert_eq!(row.error.expect("an error").class, "transport");
     assert_eq!((row.token_events, row.retries), (5, 0), "what came is kept, and nothing is sent again");
 }
 
-#[test]
-fn hyper_closes_after_its_answer_as_http_1_0_does() {
+fn hyper_closes_after_its_answer_as_http_1_0_does(found: &Capabilities) {
     let server = ForeignServer::start(|r, _| {
         let answer = Answer { version: Version::HTTP_10, ..Answer::stream(3, 1) };
         r.is_post().then_some(answer)
     });
-    let row = ask(server.address, "foreign", true, &found());
+    let row = ask(server.address, "foreign", true, found);
     assert_eq!((row.outcome, row.token_events), (Outcome::Ok, 3), "{:?}", row.error);
     assert!(row.flags.contains(&"close_delimited".to_owned()), "{:?}", row.flags);
 }
 
-#[test]
-fn hyper_sends_a_document() {
+fn hyper_sends_a_document(found: &Capabilities) {
     let body = r#"{"model":"m","choices":[{"index":0,"message":{"content":"hi"},"finish_reason":"stop"}],
         "usage":{"prompt_tokens":1,"completion_tokens":2}}"#;
     let server = ForeignServer::start(move |r, _| r.is_post().then(|| Answer::json(200, body)));
-    let row = ask(server.address, "foreign", false, &found());
+    let row = ask(server.address, "foreign", false, found);
     assert_eq!((row.outcome, row.completion_tokens), (Outcome::Ok, Some(2)), "{:?}", row.error);
     assert_eq!(row.first_token, None, "there is no first token to speak of");
-    let row = ask(server.address, "foreign", true, &found());
+    let row = ask(server.address, "foreign", true, found);
     assert_eq!(row.error.expect("an error").class, "not_streamed");
 }
 
-#[test]
-fn nobody_listens() {
+fn nobody_listens(found: &Capabilities) {
     let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
-    let row = ask(port, "nobody", true, &found());
+    let row = ask(port, "nobody", true, found);
     let error = row.error.expect("an error");
     assert_eq!((row.outcome, error.class.as_str()), (Outcome::Failed, "connect"));
     assert!(error.text.contains("ECONNREFUSED"), "{}", error.text);
 }
 
-#[test]
-fn a_large_request_is_stamped_at_its_last_byte() {
+fn a_large_request_is_stamped_at_its_last_byte(found: &Capabilities) {
     let server = ForeignServer::start(|r, _| r.is_post().then(|| Answer::stream(2, 0)));
-    let (prompt, found) = ("n ".to_owned() + &"word ".repeat(600_000), found());
+    let prompt = "n ".to_owned() + &"word ".repeat(600_000);
     let mut stamped = 0;
     for _ in 0..5 {
-        let row = ask_with(server.address, "foreign", true, &found, &prompt);
+        let row = ask_with(server.address, "foreign", true, found, &prompt);
         assert_eq!(row.outcome, Outcome::Ok, "{:?}", row.error);
         assert!(row.bytes_out > 3_000_000, "{}", row.bytes_out);
         assert!(row.submit <= row.handed && row.handed <= row.sent);
@@ -265,8 +282,7 @@ fn by_hand(serve: impl Fn(std::net::TcpStream) + Send + 'static) -> SocketAddr {
     address
 }
 
-#[test]
-fn a_refusal_before_the_request_was_read_is_reported_and_sending_stops() {
+fn a_refusal_before_the_request_was_read_is_reported_and_sending_stops(found: &Capabilities) {
     let (told, sent) = std::sync::mpsc::channel();
     let address = by_hand(move |mut socket| {
         let mut buffer = vec![0; 4096];
@@ -280,7 +296,7 @@ fn a_refusal_before_the_request_was_read_is_reported_and_sending_stops() {
         let _ = told.send(n);
     });
     let prompt = "word ".repeat(8_000_000);
-    let row = ask_with(address, "m", true, &found(), &prompt);
+    let row = ask_with(address, "m", true, found, &prompt);
     assert_eq!((row.outcome, row.http_status), (Outcome::Failed, Some(413)), "{:?}", row.error);
     assert!(row.error.expect("an error").text.contains("big"));
     assert_eq!(sent.recv().expect("told"), 0);
@@ -291,20 +307,18 @@ fn a_refusal_before_the_request_was_read_is_reported_and_sending_stops() {
     }
 }
 
-#[test]
-fn a_connection_that_is_reset_is_a_transport_failure() {
+fn a_connection_that_is_reset_is_a_transport_failure(found: &Capabilities) {
     let address = by_hand(|mut socket| {
         let _ = socket.read(&mut [0; 16]);
         let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n");
         // bytes of the request are left unread, so closing resets the connection
     });
-    let row = ask(address, "m", true, &found());
+    let row = ask(address, "m", true, found);
     let error = row.error.expect("an error");
     assert_eq!((row.outcome, error.class.as_str()), (Outcome::Failed, "transport"), "{}", error.text);
 }
 
-#[test]
-fn two_replies_in_one_packet() {
+fn two_replies_in_one_packet(found: &Capabilities) {
     let address = by_hand(|mut socket| {
         let _ = socket.read(&mut [0; 65536]);
         let body = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"A\"}}]}\n\ndata: [DONE]\n\n";
@@ -313,7 +327,24 @@ fn two_replies_in_one_packet() {
         let _ = socket.write_all(format!("{reply}{reply}").as_bytes());
         let _ = socket.read(&mut [0; 65536]);
     });
-    let row = ask(address, "m", true, &found());
+    let row = ask(address, "m", true, found);
     assert_eq!((row.outcome, row.token_events, row.events), (Outcome::Ok, 1, 1), "{:?}", row.error);
     assert!(!row.flags.iter().any(|f| f.starts_with("after_done")), "{:?}", row.flags);
 }
+
+on_every_driver!(
+    streams_one_byte_a_write,
+    captures_one_byte_a_write,
+    user_reports_one_byte_a_write,
+    a_data_line_of_two_mebibytes,
+    hyper_streams_in_chunks,
+    hyper_says_503,
+    hyper_cuts_a_slow_stream_in_its_middle,
+    hyper_closes_after_its_answer_as_http_1_0_does,
+    hyper_sends_a_document,
+    nobody_listens,
+    a_large_request_is_stamped_at_its_last_byte,
+    a_refusal_before_the_request_was_read_is_reported_and_sending_stops,
+    a_connection_that_is_reset_is_a_transport_failure,
+    two_replies_in_one_packet,
+);

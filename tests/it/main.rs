@@ -7,3 +7,4 @@ mod foreign_server;
 mod house_rules;
 mod live;
 mod open_loop;
+mod without_uring;

@@ -2,19 +2,73 @@
 //!
 //! A driver owns sockets and buffers; a worker owns meaning. Time enters here: `seen` is read once when a
 //! system call returns, before anything is parsed, and `submit` once just before the call that sends.
+//!
+//! There are two, and what they hand over means the same. Where they differ is the call that brings bytes: an enter of
+//! the ring brings those of many sockets, which share its return as `seen`; beside epoll each read is a call of its own,
+//! and its own return is `seen`.
 
+pub mod capabilities;
+pub mod epoll;
+mod stamps;
+mod tx_ids;
 pub mod uring;
 
 use crate::record::{ClientFault, ReadStamp};
 use crate::units::{Instant, WallInstant};
 use bytes::Bytes;
+use std::fmt;
 use std::net::SocketAddr;
+use thiserror::Error;
+
+/// Bytes of one receive buffer. Small enough that a backlog is not swallowed under one stamp, large enough for some
+/// twenty token events.
+pub const READ_BYTES: usize = 4096;
+
+/// The drivers there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DriverKind {
+    /// A ring per worker ([`uring`]).
+    Uring,
+    /// Non-blocking sockets and an epoll set per worker ([`epoll`]).
+    Epoll,
+}
+
+impl fmt::Display for DriverKind {
+    /// As people call it: `io_uring`, `epoll`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DriverKind::Uring => "io_uring",
+            DriverKind::Epoll => "epoll",
+        })
+    }
+}
+
+/// What a driver is made for.
+#[derive(Clone, Copy, Debug)]
+pub struct DriverOptions {
+    /// Connections at once.
+    pub connections: u32,
+    /// Ask for kernel stamps.
+    pub stamps: bool,
+}
+
+/// Why there is no driver.
+#[derive(Debug, Error)]
+pub enum DriverError {
+    /// No ring.
+    #[error(transparent)]
+    Ring(#[from] uring::RingError),
+    /// No epoll set.
+    #[error(transparent)]
+    Epoll(#[from] epoll::EpollError),
+}
 
 /// A connection slot of one worker, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId(pub u32);
 
-/// Something that happened on a connection.
+/// Something that happened on a connection. The times of successive events of one driver do not go back;
+/// [`Event::WireOut`] stands apart.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// The connection is open.
@@ -86,19 +140,22 @@ pub trait Events {
 }
 
 /// Counters of a driver, cumulative.
+///
+/// A completion is a connect, a send, a read or TX stamps that were handled; a batch is those that one wait in the kernel
+/// brought: one enter of the ring, or one `epoll_wait` with the reads that follow it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DriverCounters {
-    /// System calls that brought completions.
+    /// Waits that brought completions.
     pub batches: u64,
-    /// Most completions of one such call.
+    /// Most completions of one such wait.
     pub max_batch: u32,
     /// Completions.
     pub completions: u64,
-    /// Time between the return of a call with completions and the next wait.
+    /// Time between the return of a call with completions and the next wait, in ns.
     pub busy_ns: u64,
-    /// Receives that ended without a reason of their own; armed again.
+    /// Receives that ended without a reason of their own; armed again. Beside epoll there are none.
     pub receives_repeated: u64,
-    /// Completions lost: must stay 0.
+    /// Completions lost: must stay 0. Beside epoll there is nothing to lose them from.
     pub ring_overflow: u64,
     /// Reads without the RX stamp they should have had.
     pub rx_stamps_missing: u64,
@@ -119,7 +176,8 @@ pub trait Driver {
     /// Ends everything on `conn` and frees it: no event of it follows but late `WireOut`s.
     fn close(&mut self, conn: ConnId);
 
-    /// Sends what is queued, waits for something to happen, at most until `until`, and hands it over.
+    /// Sends what is queued, waits for something to happen, at most until `until`, and hands it over. It may return
+    /// early with nothing.
     fn turn(&mut self, until: Instant, events: &mut impl Events);
 
     /// Counters so far.

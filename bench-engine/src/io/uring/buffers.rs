@@ -1,15 +1,12 @@
 //! The provided-buffer ring (`io_uring_register_buf_ring(3)`): fixed blocks of one pool into which the
 //! kernel receives, and which go back as soon as a completion was handled.
 
+use crate::io::READ_BYTES;
 use io_uring::Submitter;
 use io_uring::types::BufRingEntry;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering};
-
-/// Size of one buffer. Small enough that a backlog is not swallowed under one stamp, large enough for a
-/// message header, its control data, and some twenty token events.
-pub const BUFFER_BYTES: usize = 4096;
 
 /// A ring of buffers, registered with one io_uring.
 pub struct BufferRing {
@@ -46,7 +43,7 @@ impl BufferRing {
         }
         let entries =
             NonNull::new(map.cast::<BufRingEntry>()).ok_or_else(|| io::Error::other("mmap gave no address"))?;
-        let buffers = vec![0; usize::from(count) * BUFFER_BYTES].into_boxed_slice();
+        let buffers = vec![0; usize::from(count) * READ_BYTES].into_boxed_slice();
         let lent = vec![false; usize::from(count)].into_boxed_slice();
         let mut ring = BufferRing { entries, map_bytes, count, tail: 0, buffers, lent };
         // SAFETY: the mapping is page-aligned, holds `count` entries and lives until `Drop`, which is after the
@@ -76,21 +73,21 @@ impl BufferRing {
 
     /// Buffer `id`, taken back: the kernel does not touch it until it is given again.
     pub fn get(&self, id: u16) -> &[u8] {
-        let start = usize::from(id) * BUFFER_BYTES;
-        &self.buffers[start..start + BUFFER_BYTES]
+        let start = usize::from(id) * READ_BYTES;
+        &self.buffers[start..start + READ_BYTES]
     }
 
     /// Gives buffer `id` back; visible to the kernel after [`BufferRing::publish`].
     pub fn give(&mut self, id: u16) {
         self.lent[usize::from(id)] = true;
-        let start = usize::from(id) * BUFFER_BYTES;
+        let start = usize::from(id) * READ_BYTES;
         let address = self.buffers[start..].as_mut_ptr();
         let place = usize::from(self.tail & (self.count - 1));
         // SAFETY: `place < count`, so the entry lies in the mapping; the kernel reads entries below the published
         // tail only, and this one is not below it yet.
         let entry = unsafe { &mut *self.entries.as_ptr().add(place) };
         entry.set_addr(address as u64);
-        entry.set_len(BUFFER_BYTES as u32);
+        entry.set_len(READ_BYTES as u32);
         entry.set_bid(id);
         self.tail = self.tail.wrapping_add(1);
     }

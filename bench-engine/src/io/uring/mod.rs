@@ -5,14 +5,15 @@
 #![allow(unsafe_code)]
 
 mod buffers;
-pub mod probe;
 mod stamps;
 
-use super::{ConnId, Driver, DriverCounters, Event, Events};
+use super::stamps::{Control, from_error_queue, switch_on};
+use super::tx_ids::TxIds;
+use super::{ConnId, Driver, DriverCounters, DriverOptions, Event, Events, READ_BYTES};
 use crate::clock::{Clock, SystemClock};
 use crate::record::{ClientFault, ReadStamp};
 use crate::units::{Instant, Nanos, WallInstant};
-use buffers::{BUFFER_BYTES, BufferRing};
+use buffers::BufferRing;
 use bytes::Bytes;
 use io_uring::types::{CancelBuilder, Fd, RecvMsgOut, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
@@ -29,15 +30,6 @@ const SENDS_PER_ENTER: usize = 8;
 /// Buffers the kernel can fill before they are handled. One enter completes some twenty receives.
 const BUFFERS: u16 = 1024;
 const BUFFER_GROUP: u16 = 0;
-
-/// What a driver is made for.
-#[derive(Clone, Copy, Debug)]
-pub struct UringOptions {
-    /// Connections at once.
-    pub connections: u32,
-    /// Ask for kernel stamps.
-    pub stamps: bool,
-}
 
 /// Why there is no ring.
 #[derive(Debug, Error)]
@@ -57,6 +49,14 @@ pub enum RingError {
 }
 
 impl RingError {
+    /// Old kernels know no buffer rings; anything else stands in the way of a ring as such.
+    fn from_register(error: io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::EPERM | libc::ENOSYS | libc::ENOMEM) => RingError::from_setup(error),
+            _ => RingError::TooOld(error),
+        }
+    }
+
     fn from_setup(error: io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EPERM) => {
@@ -110,10 +110,7 @@ struct Socket {
     pending: u32,
     address: Box<SockaddrStorage>,
     outgoing: Option<Outgoing>,
-    /// Bytes sent since stamping was switched on, as the kernel counts them.
-    sent_bytes: u32,
-    /// Byte ids whose TX stamps are awaited, and of which send.
-    awaited: [Option<(u32, u64)>; 2],
+    tx: TxIds,
     last_wall: Option<WallInstant>,
     emptied: Instant,
 }
@@ -124,6 +121,8 @@ pub struct UringDriver {
     ring: IoUring,
     buffers: BufferRing,
     message: Box<libc::msghdr>,
+    /// For what is read from error queues.
+    control: Box<Control>,
     clock: SystemClock,
     stamps: bool,
     sockets: Vec<Socket>,
@@ -148,7 +147,7 @@ impl UringDriver {
     ///
     /// # Errors
     /// [`RingError`] says in words why there is none.
-    pub fn new(options: UringOptions) -> Result<Self, RingError> {
+    pub fn new(options: DriverOptions) -> Result<Self, RingError> {
         let sockets = options.connections * 2 + 16;
         let completions = (sockets * 4).next_power_of_two().max(4096);
         let ring = IoUring::builder()
@@ -159,7 +158,10 @@ impl UringDriver {
             .map_err(RingError::from_setup)?;
         // a registered ring saves the kernel a lookup on each enter; without it everything still works
         let _ = ring.submitter().register_ring_fd();
-        let buffers = BufferRing::register(&ring.submitter(), BUFFER_GROUP, BUFFERS).map_err(RingError::TooOld)?;
+        let buffers =
+            BufferRing::register(&ring.submitter(), BUFFER_GROUP, BUFFERS).map_err(RingError::from_register)?;
+        // a filter may allow the set-up and deny the entering: that is found out now
+        ring.submit().map_err(RingError::from_setup)?;
         // SAFETY: an all-zero msghdr is a valid empty one.
         let mut message: Box<libc::msghdr> = Box::new(unsafe { std::mem::zeroed() });
         message.msg_controllen = if options.stamps { stamps::CONTROL_BYTES } else { 0 };
@@ -170,8 +172,7 @@ impl UringDriver {
             pending: 0,
             address: Box::new(unused),
             outgoing: None,
-            sent_bytes: 0,
-            awaited: [None; 2],
+            tx: TxIds::default(),
             last_wall: None,
             emptied: Instant::default(),
         };
@@ -179,6 +180,7 @@ impl UringDriver {
             ring,
             buffers,
             message,
+            control: Box::default(),
             clock: SystemClock,
             stamps: options.stamps,
             sockets: (0..sockets).map(|_| empty()).collect(),
@@ -316,7 +318,7 @@ impl UringDriver {
             op if op == Op::Connect as u8 => self.on_connect(socket, c.result, began, seen, events),
             op if op == Op::Receive as u8 => self.on_receive(socket, c, began, seen, pos, events),
             op if op == Op::Send as u8 => self.on_send(socket, c.result, seen, events),
-            op if op == Op::ErrorQueue as u8 => self.on_error_queue(socket, c.result, more, seen, events),
+            op if op == Op::ErrorQueue as u8 => self.on_error_queue(socket, c.result, more, events),
             _ => {}
         }
         self.free_if_idle(socket);
@@ -335,7 +337,7 @@ impl UringDriver {
         slot.emptied = began;
         if let (true, Some(fd)) = (self.stamps, &slot.fd) {
             // a socket that refuses gives no stamps, and its requests say so
-            let _ = stamps::switch_on(fd);
+            let _ = switch_on(fd);
         }
         self.arm_receive(socket);
         self.arm_tx_stamps(socket);
@@ -406,7 +408,7 @@ impl UringDriver {
             batch: self.counters.batches,
             pos,
             read_no: 0,
-            filled: received.len() == BUFFER_BYTES,
+            filled: received.len() == READ_BYTES,
         };
         slot.last_wall = wall;
         if !cqueue::sock_nonempty(c.flags) {
@@ -437,23 +439,23 @@ impl UringDriver {
         events.on(conn, Event::Sent { sequence, at: seen });
     }
 
-    fn on_error_queue(&mut self, socket: u32, result: i32, more: bool, seen: Instant, events: &mut impl Events) {
+    fn on_error_queue(&mut self, socket: u32, result: i32, more: bool, events: &mut impl Events) {
         loop {
             let Some(fd) = &self.sockets[socket as usize].fd else { return };
-            let Some((byte, wall)) = stamps::from_error_queue(fd.as_fd()) else { break };
-            self.tx_stamp(socket, byte, wall, seen, events);
+            let Some((byte, wall)) = from_error_queue(fd.as_fd(), &mut self.control) else { break };
+            // not the return of the enter: stamps are queued at any time, and none may be later than its reading
+            let at = self.clock.now();
+            self.tx_stamp(socket, byte, wall, at, events);
         }
         if !more && result >= 0 && self.sockets[socket as usize].conn.is_some() {
             self.arm_tx_stamps(socket);
         }
     }
 
-    /// The first stamp for the last byte of a send is the one that counts.
-    fn tx_stamp(&mut self, socket: u32, byte: u32, wall: WallInstant, seen: Instant, events: &mut impl Events) {
+    fn tx_stamp(&mut self, socket: u32, byte: u32, wall: WallInstant, at: Instant, events: &mut impl Events) {
         let slot = &mut self.sockets[socket as usize];
-        let Some(awaited) = slot.awaited.iter_mut().find(|a| a.is_some_and(|(id, _)| id == byte)) else { return };
-        if let (Some((_, sequence)), Some(conn)) = (awaited.take(), slot.conn) {
-            events.on(conn, Event::WireOut { sequence, wall, at: seen });
+        if let (Some(sequence), Some(conn)) = (slot.tx.stamped(byte), slot.conn) {
+            events.on(conn, Event::WireOut { sequence, wall, at });
         }
     }
 
@@ -512,8 +514,7 @@ impl Driver for UringDriver {
         let entry = opcode::Connect::new(Fd(fd.as_raw_fd()), slot.address.as_ptr().cast(), slot.address.len()).build();
         slot.fd = Some(fd);
         slot.conn = Some(conn);
-        slot.sent_bytes = 0;
-        slot.awaited = [None; 2];
+        slot.tx = TxIds::default();
         slot.last_wall = None;
         self.push(Op::Connect, socket, entry);
     }
@@ -522,8 +523,7 @@ impl Driver for UringDriver {
         let socket = self.of_conn[conn.0 as usize].expect("a request is sent on an open connection");
         let slot = &mut self.sockets[socket as usize];
         assert!(slot.outgoing.is_none(), "one request at a time");
-        slot.sent_bytes = slot.sent_bytes.wrapping_add(request.len() as u32);
-        slot.awaited = [Some((slot.sent_bytes.wrapping_sub(1), sequence)), slot.awaited[0]];
+        slot.tx.expect(request.len(), sequence);
         slot.outgoing = Some(Outgoing { request, sequence, offset: 0 });
         self.outbox.push_back(socket);
     }
@@ -532,6 +532,11 @@ impl Driver for UringDriver {
         let Some(socket) = self.of_conn[conn.0 as usize].take() else { return };
         let slot = &mut self.sockets[socket as usize];
         slot.conn = None;
+        if slot.outgoing.is_some() && self.outbox.contains(&socket) {
+            // what has not been given to the kernel stays here
+            slot.outgoing = None;
+            self.outbox.retain(|queued| *queued != socket);
+        }
         if let (true, Some(fd)) = (slot.pending > 0, &slot.fd) {
             let entry = opcode::AsyncCancel2::new(CancelBuilder::fd(Fd(fd.as_raw_fd())).all()).build();
             self.push(Op::Cancel, socket, entry);

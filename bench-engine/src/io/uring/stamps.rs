@@ -1,37 +1,12 @@
-//! Kernel stamps: asking for them, and reading them out of control messages
+//! The RX stamp in the control data of a multishot `recvmsg`, which comes as plain bytes in a ring buffer
 //! (Documentation/networking/timestamping.rst).
 
 use crate::units::WallInstant;
-use nix::sys::socket::TimestampingFlag;
-use nix::sys::socket::{setsockopt, sockopt};
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// Room for one SCM_TIMESTAMPING message: a header and three timespecs, and some to spare.
 pub const CONTROL_BYTES: usize = 128;
 
-/// `SOF_TIMESTAMPING_OPT_ID_TCP`, Linux 6.2.
-const OPT_ID_TCP: u32 = 1 << 16;
-
 const TIMESPEC_BYTES: usize = size_of::<libc::timespec>();
-
-/// Asks for software RX stamps and for TX stamps with byte ids. On TCP, byte ids count from here, so the
-/// socket must be connected and must not have sent anything.
-///
-/// # Errors
-/// What setsockopt says.
-pub fn switch_on(socket: &impl AsFd) -> io::Result<()> {
-    let base = TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE
-        | TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE
-        | TimestampingFlag::SOF_TIMESTAMPING_TX_SOFTWARE
-        | TimestampingFlag::SOF_TIMESTAMPING_OPT_ID
-        | TimestampingFlag::SOF_TIMESTAMPING_OPT_TSONLY;
-    let with_tcp_ids = base | TimestampingFlag::from_bits_retain(OPT_ID_TCP as libc::c_uint);
-    // before 6.2 ids count from what was acknowledged: the same on a socket that has sent nothing
-    setsockopt(socket, sockopt::Timestamping, &with_tcp_ids)
-        .or_else(|_| setsockopt(socket, sockopt::Timestamping, &base))
-        .map_err(io::Error::from)
-}
 
 /// The software stamp in a message's control data.
 pub fn rx_stamp(mut control: &[u8]) -> Option<WallInstant> {
@@ -42,53 +17,6 @@ pub fn rx_stamp(mut control: &[u8]) -> Option<WallInstant> {
         control = rest;
     }
     None
-}
-
-/// Takes one TX stamp from a socket's error queue: the byte id and the stamp.
-///
-/// None when the queue is empty. The io_uring command for it (`SOCKET_URING_OP_TX_TIMESTAMP`, Linux 6.17) is not
-/// used: on Linux 6.18, beside other work on the machine, it made the kernel run other entries of the same ring
-/// twice, and replies were mixed up (ARCHITECTURE.md has the figures).
-pub fn from_error_queue(socket: BorrowedFd<'_>) -> Option<(u32, WallInstant)> {
-    #[repr(align(8))]
-    struct Control([u8; 256]);
-    let mut control = Control([0; 256]);
-    // SAFETY: an all-zero msghdr is a valid empty one.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_control = control.0.as_mut_ptr().cast();
-    loop {
-        message.msg_controllen = control.0.len();
-        // SAFETY: `message` points to `control`, which outlives the call and has the length given.
-        let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) };
-        if got < 0 {
-            return None;
-        }
-        if let Some(found) = tx_in_control(&control.0[..message.msg_controllen.min(control.0.len())]) {
-            return Some(found);
-        }
-    }
-}
-
-/// Byte id and stamp of an error queue message: SCM_TIMESTAMPING beside IP(V6)_RECVERR with
-/// `sock_extended_err` of origin SO_EE_ORIGIN_TIMESTAMPING and info SCM_TSTAMP_SND.
-fn tx_in_control(mut control: &[u8]) -> Option<(u32, WallInstant)> {
-    const ORIGIN_TIMESTAMPING: u8 = 4;
-    let (mut id, mut stamp) = (None, None);
-    while let Some((level, kind, data, rest)) = next_control_message(control) {
-        match (level, kind) {
-            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => stamp = software_stamp(data),
-            (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR) if data.len() >= 16 => {
-                // ee_errno u32, ee_origin u8, ee_type u8, ee_code u8, ee_pad u8, ee_info u32, ee_data u32
-                let word = |at: usize| u32::from_ne_bytes([data[at], data[at + 1], data[at + 2], data[at + 3]]);
-                if data[4] == ORIGIN_TIMESTAMPING && word(8) == 0 {
-                    id = Some(word(12));
-                }
-            }
-            _ => {}
-        }
-        control = rest;
-    }
-    Some((id?, stamp?))
 }
 
 fn software_stamp(timespecs: &[u8]) -> Option<WallInstant> {
@@ -150,20 +78,10 @@ mod tests {
         assert_eq!(rx_stamp(&[]), None);
     }
 
-    #[test]
-    fn an_error_queue_message_gives_byte_id_and_stamp() {
-        let mut err = [0u8; 16];
-        err[4] = 4;
-        err[12..16].copy_from_slice(&99u32.to_ne_bytes());
-        let stamp = message(libc::SOL_SOCKET, libc::SCM_TIMESTAMPING, &timespecs(1, 1));
-        let control = [stamp, message(libc::SOL_IP, libc::IP_RECVERR, &err)].concat();
-        assert_eq!(tx_in_control(&control), Some((99, WallInstant::from_ns(1_000_000_001))));
-    }
-
     proptest! {
         #[test]
         fn arbitrary_control_data_never_panics(control in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = (rx_stamp(&control), tx_in_control(&control));
+            let _ = rx_stamp(&control);
         }
     }
 }
