@@ -143,18 +143,9 @@ fn step(load: StepLoad, dir: String, window: &Window, evidence: &Evidence) -> St
     }
     reasons.extend(error_reasons(&closure));
     let client_at_fault = !reasons.is_empty();
-    let mut mock_words: Option<String> = None;
-    if let Some(mock) = &evidence.mock
-        && !mock.fit
-    {
-        mock_words = Some(mock.unfit_reason.clone().unwrap_or_else(|| "the mock was not fit".to_owned()));
-    }
-    if load.rate.is_none() && load.family != Family::Cold && events_per_s < MOCK_KEEPS_UP * load.events_per_s {
-        let words = format!("{events_per_s:.0} of {:.0} events/s came", load.events_per_s);
-        mock_words = Some(mock_words.map_or(words.clone(), |mock| format!("{mock}; {words}")));
-    }
-    let mock_limited = mock_words.is_some() && !client_at_fault;
-    reasons.extend(mock_words.map(|words| format!("mock: {words}")));
+    let mock = mock_reason(&load, events_per_s, evidence);
+    let mock_limited = mock.is_some() && !client_at_fault;
+    reasons.extend(mock);
     Step {
         dir,
         duration_s: window.duration_s,
@@ -176,17 +167,41 @@ fn step(load: StepLoad, dir: String, window: &Window, evidence: &Evidence) -> St
     }
 }
 
-/// What the truth has against the client's figures.
+/// What the truth has against the client's figures. Where a read swallowed several events net is an interval, which
+/// must hold the truth; where net is one figure, that figure must be near it.
 fn error_reasons(closure: &Closure) -> Vec<String> {
     let mut reasons = Vec::new();
-    if let Some(p99) = closure.ttft.net_err_us.p99.filter(|p99| *p99 > NET_ERROR_BOUND_US) {
-        reasons.push(format!("net is {p99:.0} us from the truth at p99, more than {NET_ERROR_BOUND_US} us"));
+    if let Some(p99) = closure.narrow.ttft_err_us.p99.filter(|p99| *p99 > NET_ERROR_BOUND_US) {
+        reasons.push(format!("net is {p99:.0} us from the truth at p99 (limit {NET_ERROR_BOUND_US:.0})"));
+    }
+    let outside = &closure.outside;
+    if outside.ttft * 100 > outside.ttft_n {
+        reasons.push(format!(
+            "{} of {} truths lie outside net's interval by more than {:.0} us",
+            outside.ttft, outside.ttft_n, outside.uncertainty_us
+        ));
     }
     let lost = closure.mismatched + closure.observed_without_truth + closure.ambiguous;
     if lost > 0 {
         reasons.push(format!("{lost} of {} requests could not be matched with the mock's log", closure.requests));
     }
     reasons
+}
+
+/// Why the mock is not to be trusted with this step.
+fn mock_reason(load: &StepLoad, events_per_s: f64, evidence: &Evidence) -> Option<String> {
+    let mut words = Vec::new();
+    if let Some(mock) = evidence.mock.as_ref().filter(|m| !m.fit) {
+        words.push(format!(
+            "late p99 {:.1} ms, busy {:.2}",
+            mock.lateness_p99_us.unwrap_or(0.0) / 1e3,
+            mock.busy_share.unwrap_or(0.0)
+        ));
+    }
+    if load.rate.is_none() && load.family != Family::Cold && events_per_s < MOCK_KEEPS_UP * load.events_per_s {
+        words.push(format!("{events_per_s:.0} of {:.0} events/s came", load.events_per_s));
+    }
+    (!words.is_empty()).then(|| format!("the mock was full: {}", words.join(", ")))
 }
 
 fn client(window: &Window, evidence: &Evidence) -> StepClient {
