@@ -83,6 +83,9 @@ pub struct Counters {
     pub pool_exhausted: u64,
     /// Times a worker had to wait for a prepared body.
     pub supply_starved: u64,
+    /// Times a worker had to wait for the record reader, whose queue was full.
+    #[serde(default)]
+    pub reader_waits: u64,
     /// Connections opened.
     pub connections_opened: u64,
     /// Kept-alive connections that the server closed.
