@@ -220,10 +220,10 @@ fn print_report(plan: &Plan, ended: &Ended) -> anyhow::Result<()> {
 }
 
 fn status(ended: &Ended) -> u8 {
-    let lost = ended.run.verdicts.iter().any(|v| v.kind == "failed" || v.kind == "lost");
+    let not_valid = ended.run.verdicts.iter().any(|v| v.kind == "failed" || v.kind == "invalid");
     match () {
         () if ended.interrupted => INTERRUPTED,
-        () if lost || !ended.run.complete => INVALID,
+        () if not_valid || !ended.run.complete => INVALID,
         () => 0,
     }
 }

@@ -4,9 +4,11 @@
 //! chain; `windows.jsonl` and `health.jsonl` it reads as plain JSON. Where the writer lets rows go by and keeps values,
 //! this keeps the rows of a window and asks them metric by metric. It needs no network, no clock, and no other file.
 
+mod calibrated;
 mod client;
 mod distributions;
 mod document;
+mod gates;
 mod raw;
 #[cfg(test)]
 mod tests;
@@ -114,7 +116,7 @@ fn notes(raw: &Raw) -> Vec<String> {
 fn run(raw: &Raw) -> Value {
     let cells = cells(raw);
     let verdicts = run_verdicts(raw, &cells);
-    let broken_off = verdicts.iter().any(|v| v["kind"] != "failed" && v["kind"] != "lost");
+    let broken_off = verdicts.iter().any(|v| v["kind"] != "failed" && v["kind"] != "invalid");
     let plan = &raw.plan;
     let planned = plan["cells"].as_array().zip(plan["windows"].as_u64()).map(|(c, w)| c.len() as u64 * w);
     let all_there = !raw.windows.is_empty() && planned.is_none_or(|n| n == raw.windows.len() as u64);
@@ -160,7 +162,7 @@ fn noise(windows: &[Value]) -> Value {
     for (metric, columns) in windows[0]["metrics"].as_object().into_iter().flatten() {
         let names: Vec<&str> = match columns {
             _ if single.contains(&metric.as_str()) => vec!["value"],
-            Value::Object(columns) => columns.keys().map(String::as_str).collect(),
+            Value::Object(columns) => columns.keys().map(String::as_str).filter(|name| *name != "calibrated").collect(),
             _ => Vec::new(),
         };
         for name in names {
@@ -191,9 +193,8 @@ fn run_verdicts(raw: &Raw, cells: &[Value]) -> Vec<Value> {
             if window["interrupted"] == true {
                 found.push(verdict(&cell["cell"], &window["window"], "interrupted", &json!(wording::interrupted())));
             }
-            let counter = |name: &str| window["client"]["counters"][name].as_u64().unwrap_or(0);
-            if let Some(text) = wording::lost(counter("ring_overflow"), counter("pool_exhausted")) {
-                found.push(verdict(&cell["cell"], &window["window"], "lost", &json!(text)));
+            if let Some(text) = gates::invalid(window) {
+                found.push(verdict(&cell["cell"], &window["window"], "invalid", &json!(text)));
             }
             for v in window["verdicts"].as_array().into_iter().flatten().filter(|v| v["kind"] == "failed") {
                 found.push(verdict(&cell["cell"], &window["window"], "failed", &v["text"]));

@@ -10,6 +10,7 @@ use crate::units::Instant;
 use crate::worker::{Load, Prepared, Shared, WindowReport, Worker, WorkerOptions};
 use nix::unistd::gettid;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use thiserror::Error;
@@ -63,7 +64,7 @@ enum Order {
 }
 
 enum Answer {
-    Ready(WorkerInfo),
+    Ready(WorkerInfo, Arc<AtomicU64>),
     Failed(EngineError),
     Prepared(Prepared),
     Done(Box<WindowReport>),
@@ -76,6 +77,7 @@ pub struct Engine {
 
 struct Handle {
     info: WorkerInfo,
+    busy_ns: Arc<AtomicU64>,
     orders: Sender<Order>,
     answers: Receiver<Answer>,
     thread: Option<JoinHandle<()>>,
@@ -117,12 +119,12 @@ impl Engine {
                     }
                 })
                 .map_err(EngineError::Thread)?;
-            let info = match answers.recv() {
-                Ok(Answer::Ready(info)) => info,
+            let (info, busy_ns) = match answers.recv() {
+                Ok(Answer::Ready(info, busy_ns)) => (info, busy_ns),
                 Ok(Answer::Failed(error)) => return Err(error),
                 _ => return Err(EngineError::Gone(index as u32)),
             };
-            engine.workers.push(Handle { info, orders, answers, thread: Some(thread) });
+            engine.workers.push(Handle { info, busy_ns, orders, answers, thread: Some(thread) });
         }
         Ok(engine)
     }
@@ -130,6 +132,11 @@ impl Engine {
     /// The workers as they run.
     pub fn workers(&self) -> impl Iterator<Item = WorkerInfo> + '_ {
         self.workers.iter().map(|w| w.info)
+    }
+
+    /// Time each worker has spent on non-empty batches and on submitting so far, in ns, in order of the workers.
+    pub fn busy_ns(&self) -> impl Iterator<Item = u64> + '_ {
+        self.workers.iter().map(|w| w.busy_ns.load(Ordering::Relaxed))
     }
 
     /// Opens the connections of a window, `slots` for each worker, and waits for it.
@@ -222,7 +229,7 @@ fn set_up<D: Driver>(
 
 /// Says that the worker is there, and carries out orders until nobody can give any.
 fn serve<D: Driver>((info, mut worker): (WorkerInfo, Worker<D>), orders: &Receiver<Order>, answers: &Sender<Answer>) {
-    let _ = answers.send(Answer::Ready(info));
+    let _ = answers.send(Answer::Ready(info, worker.busy_ns()));
     while let Ok(order) = orders.recv() {
         let answer = match order {
             Order::Prepare { slots } => Answer::Prepared(worker.prepare(slots)),

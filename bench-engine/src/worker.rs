@@ -218,6 +218,7 @@ enum Action {
 pub struct Worker<D> {
     driver: D,
     desk: Desk,
+    busy_ns: Arc<AtomicU64>,
 }
 
 /// Everything of a worker but the driver: what events arrive at.
@@ -288,7 +289,7 @@ impl<D: Driver> Worker<D> {
             stopping: false,
             report: WindowReport::default(),
         };
-        Worker { driver, desk }
+        Worker { driver, desk, busy_ns: Arc::default() }
     }
 
     /// Opens the connections of slots `0..slots` that are not open, before a window. Nothing to do when each
@@ -346,6 +347,11 @@ impl<D: Driver> Worker<D> {
         self.driver.turn(self.driver.now(), &mut self.desk);
     }
 
+    /// The driver's busy time in ns, brought up to date once a turn: readable from any thread.
+    pub fn busy_ns(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.busy_ns)
+    }
+
     /// The driver.
     pub fn driver(&self) -> &D {
         &self.driver
@@ -354,6 +360,7 @@ impl<D: Driver> Worker<D> {
     fn turn(&mut self) {
         let until = self.desk.wake(self.driver.now());
         self.driver.turn(until, &mut self.desk);
+        self.busy_ns.store(self.driver.counters().busy_ns, Ordering::Relaxed);
         self.desk.after_turn(self.driver.now());
         self.act();
     }

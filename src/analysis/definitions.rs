@@ -12,6 +12,8 @@
 //! **gross = tare + upload + net** holds to the ns for each request, net being `at`; for differences of two events the
 //! send side drops out, and tare is what the second event's delay had more than the first's: it is signed.
 
+pub mod calibrated;
+pub mod gates;
 pub mod ids;
 pub mod load;
 pub mod rules;
@@ -173,6 +175,21 @@ pub fn event(chunk: &Chunk) -> Stamp {
 pub fn noise_gap(a: f64, b: f64) -> Option<f64> {
     let mean = (a + b) / 2.0;
     (mean > 0.0).then(|| (a - b).abs() / mean)
+}
+
+/// Index of dispersion of counts in bins: variance over mean, 1 for a Poisson process, 0 for an even one. None with
+/// fewer than two bins, or nothing in them.
+pub fn dispersion(counts: &[u64]) -> Option<f64> {
+    let n = counts.len() as i128;
+    let sum: i128 = counts.iter().map(|&c| i128::from(c)).sum();
+    let squares: i128 = counts.iter().map(|&c| i128::from(c) * i128::from(c)).sum();
+    (n > 1 && sum > 0).then(|| (n * squares - sum * sum) as f64 / (n * sum) as f64)
+}
+
+/// How far the dispersion of what went out is from the schedule's own: as a share of it, or of a Poisson process's
+/// where that is larger. An even schedule has nearly none, and a share of nothing would say nothing.
+pub fn dispersion_distance(planned: f64, sent: f64) -> f64 {
+    (sent - planned).abs() / planned.max(1.0)
 }
 
 /// Sum of counts that a server told: it may tell anything.

@@ -25,11 +25,12 @@ pub(crate) fn stamp(arrived: u64, delay: u64) -> Stamp {
 }
 
 /// A request with three tokens. From `due`: submit 10 us, handed 20 us, wire 25 us; tokens arrive 5, 6 and 8 ms after
-/// the wire and are seen 15, 15 and 115 us later; the body ends with the last.
+/// the wire and are seen 15, 15 and 115 us later; the body ends with the last. A batch's number is when it was seen.
 pub(crate) fn request(trace_id: u64, due: u64) -> Row {
     let wire = due + 25 * US;
     let at = [stamp(wire + 5 * MS, 15 * US), stamp(wire + 6 * MS, 15 * US), stamp(wire + 8 * MS, 115 * US)];
-    let chunks = (0..3).map(|i| Chunk(at[i].seen, at[i].arrived, at[i].arrived_lo, Some(1), i as u32, 0, i as u64, 0));
+    let chunks =
+        (0..3).map(|i| Chunk(at[i].seen, at[i].arrived, at[i].arrived_lo, Some(1), i as u32, 0, at[i].seen, 0));
     Row {
         run: "r1".into(),
         cell: 0,
@@ -137,6 +138,8 @@ pub(crate) fn sample(thread: &str, t: u64, cpu_ns: u64) -> HealthRow {
         voluntary_switches: Some(3),
         involuntary_switches: Some(cpu_ns / 1_000_000),
         busy_ns: None,
+        steal_ns: Some(0),
+        softirq_ns: Some(0),
         rss_bytes: None,
     }
 }
@@ -252,5 +255,6 @@ pub(crate) fn shift_answer(row: &mut Row, ns: u64) {
     stamps.into_iter().for_each(|s| *s = s.map(moved));
     for c in &mut row.chunks {
         (c.0, c.1, c.2) = (c.0 + ns, c.1.map(|t| t + ns), c.2.map(|t| t + ns));
+        c.6 += ns;
     }
 }

@@ -3,8 +3,11 @@
 //! Rows are read once and leave behind only their values; a window's values are freed as soon as its last row was
 //! read, so memory follows the largest window, not the run.
 
+mod calibrated;
 mod client;
 mod columns;
+mod fitness;
+mod ledger;
 mod noise;
 mod occupancy;
 mod raw_files;
@@ -18,8 +21,10 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::analysis::definitions::{ids, rules, wording};
+use crate::analysis::percentiles::PUBLISHED;
 use crate::rundir::run_json::{Cell, RunJson, RunVerdict, SCHEMA, VerdictKind, Window};
 use crate::rundir::window::{LoadModel, WindowRow};
+use calibrated::Calibration;
 use client::Health;
 pub use raw_files::SummaryError;
 use raw_files::{half_written_verdict, read_health, read_plan, read_rows, read_windows};
@@ -33,8 +38,13 @@ pub fn summarise(dir: &Path) -> Result<RunJson, SummaryError> {
     let plan = read_plan(dir)?;
     let windows = read_windows(dir)?;
     let (health, health_tail) = read_health(dir)?;
-    let limit = plan.get("max_failed").and_then(Value::as_f64).unwrap_or(rules::MAX_FAILED);
-    let mut figures = Figures::new(&windows.rows, Health::new(health), limit);
+    let calibration = Calibration::of_plan(&plan).map_err(|e| SummaryError::Line {
+        file: "plan.json",
+        line: 1,
+        text: format!("calibration: {e}"),
+    })?;
+    let max_failed = plan.get("max_failed").and_then(Value::as_f64).unwrap_or(rules::MAX_FAILED);
+    let mut figures = Figures::new(&windows.rows, Context { health: Health::new(health), calibration, max_failed });
     let requests_tail = read_rows(dir, &mut |row, h, line| figures.take(&row, h, line))?;
     let (cells, orphans) = figures.cells()?;
 
@@ -47,7 +57,7 @@ pub fn summarise(dir: &Path) -> Result<RunJson, SummaryError> {
     }));
     let tails = [("windows.jsonl", windows.tail), ("requests.jsonl", requests_tail), ("health.jsonl", health_tail)];
     verdicts.extend(tails.iter().filter_map(|(file, tail)| tail.map(|line| half_written_verdict(file, line))));
-    let broken_off = verdicts.iter().any(|v| v.kind != "failed" && v.kind != "lost");
+    let broken_off = verdicts.iter().any(|v| v.kind != "failed" && v.kind != "invalid");
     let planned = planned_windows(&plan).is_none_or(|n| n == windows.rows.len());
     Ok(RunJson {
         schema: SCHEMA.into(),
@@ -78,20 +88,26 @@ pub fn to_json(run: &RunJson) -> Result<String, serde_json::Error> {
 /// Rows of windows that have no line, by cell and window.
 type Orphans = BTreeMap<(u32, u32), u64>;
 
+/// What every window is judged by, beside its rows.
+struct Context {
+    health: Health,
+    calibration: Option<Calibration>,
+    max_failed: f64,
+}
+
 /// Windows that are still being read, and those that are done.
 struct Figures<'a> {
     windows: &'a [WindowRow],
-    health: Health,
-    max_failed: f64,
+    context: Context,
     open: BTreeMap<usize, WindowTally<'a>>,
     done: BTreeMap<usize, Window>,
     orphans: Orphans,
 }
 
 impl<'a> Figures<'a> {
-    fn new(windows: &'a [WindowRow], health: Health, max_failed: f64) -> Self {
+    fn new(windows: &'a [WindowRow], context: Context) -> Self {
         let (open, done, orphans) = Default::default();
-        Figures { windows, health, max_failed, open, done, orphans }
+        Figures { windows, context, open, done, orphans }
     }
 
     fn take(&mut self, row: &crate::rundir::row::Row, h: &str, line: u64) -> Result<(), SummaryError> {
@@ -116,7 +132,7 @@ impl<'a> Figures<'a> {
 
     fn close(&mut self, index: usize) -> Result<(), SummaryError> {
         let tally = self.open.remove(&index).unwrap_or_else(|| WindowTally::new(&self.windows[index]));
-        let window = tally.finish(&self.health, self.max_failed)?;
+        let window = tally.finish(&self.context)?;
         self.done.insert(index, window);
         Ok(())
     }
@@ -149,9 +165,10 @@ fn window_verdicts(cell: &Cell) -> Vec<RunVerdict> {
         if window.interrupted {
             found.push(of(window, "interrupted", wording::interrupted()));
         }
-        let counters = &window.client.counters;
-        let lost = wording::lost(counters.ring_overflow, counters.pool_exhausted);
-        found.extend(lost.map(|text| of(window, "lost", text)));
+        let n = window.metrics.ttft.net.as_ref().map_or(0, |net| net.n);
+        let published = PUBLISHED.iter().filter(|p| n >= p.smallest_n as u64).count();
+        let invalid = fitness::invalid(&window.verdicts, published);
+        found.extend(invalid.map(|text| of(window, "invalid", text)));
         let failed = window.verdicts.iter().filter(|v| v.kind == VerdictKind::Failed);
         found.extend(failed.map(|v| of(window, "failed", v.text.clone())));
     }

@@ -58,8 +58,7 @@ pub fn uses(run: &RunJson, calibration: &Value) -> Vec<Use> {
 }
 
 fn events_per_s(window: &Window) -> Option<f64> {
-    let _ = window;
-    None
+    window.client.calibrated.as_ref().map(|c| c.events_per_s)
 }
 
 /// In words, one line for each use, and a last one with the answer.

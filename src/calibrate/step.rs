@@ -5,7 +5,8 @@ use super::evidence::Evidence;
 use crate::campaign::{self, Voice};
 use crate::cli::{Arm, Connection, List, RunArgs, Stamps};
 use crate::plan::{Calibrations, Plan};
-use crate::rundir::run_json::Window;
+use crate::analysis::definitions::rules::GateState;
+use crate::rundir::run_json::{Window, WorkerLoad};
 use anyhow::{Context, bail};
 use calibration::closure::Closure;
 use calibration::truth::fetch_truth;
@@ -135,8 +136,8 @@ fn step(load: StepLoad, dir: String, window: &Window, evidence: &Evidence) -> St
     let closure = evidence.closure.clone();
     let events_per_s = evidence.token_events as f64 / window.duration_s.max(1e-9);
     let mut reasons: Vec<String> = Vec::new();
-    let void = window.client.gates.iter().filter(|g| g["state"] == "void");
-    reasons.extend(void.map(|gate| gate["text"].to_string()));
+    let void = window.client.gates.iter().filter(|g| g.state == GateState::Void);
+    reasons.extend(void.map(|gate| gate.text.clone()));
     let requests = &window.requests;
     if requests.ok * 100 < requests.kept * 99 {
         reasons.push(format!("{} of {} requests were not answered whole", requests.kept - requests.ok, requests.kept));
@@ -195,7 +196,7 @@ fn mock_reason(load: &StepLoad, events_per_s: f64, evidence: &Evidence) -> Optio
         words.push(format!(
             "late p99 {:.1} ms, busy {:.2}",
             mock.lateness_p99_us.unwrap_or(0.0) / 1e3,
-            mock.busy_share.unwrap_or(0.0)
+            mock.busy_share
         ));
     }
     if load.rate.is_none() && load.family != Family::Cold && events_per_s < MOCK_KEEPS_UP * load.events_per_s {
@@ -205,7 +206,7 @@ fn mock_reason(load: &StepLoad, events_per_s: f64, evidence: &Evidence) -> Optio
 }
 
 fn client(window: &Window, evidence: &Evidence) -> StepClient {
-    let most = |of: fn(&crate::rundir::run_json::WorkerLoad) -> Option<f64>| {
+    let most = |of: fn(&WorkerLoad) -> Option<f64>| {
         window.client.workers.iter().filter_map(of).max_by(f64::total_cmp)
     };
     StepClient {
@@ -215,8 +216,8 @@ fn client(window: &Window, evidence: &Evidence) -> StepClient {
         process_cpu_per_wall: window.client.cpu_per_wall,
         mean_batch: evidence.mean_batch,
         max_batch: evidence.max_batch,
-        burst_drain_us: None,
-        largest_burst: None,
+        burst_drain_us: most(|w| w.bursts.map(|b| b.drain_p999_ms * 1e3)),
+        largest_burst: window.client.workers.iter().filter_map(|w| Some(w.bursts?.busiest)).max(),
         mean_wait_us: evidence.closure.tare_us.events.mean,
     }
 }

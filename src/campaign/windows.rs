@@ -207,9 +207,10 @@ impl Campaign<'_> {
         let unsent = feeder.leave_unsent(made, opened, closed);
         let in_hand: u64 = reports.iter().map(|r| u64::from(r.never_due)).sum();
         let rows = self.wait_for_rows(made + unsent.not_made - unsent.never_due - in_hand, desk);
-        let counters = self.counters(&reports, desk, steps_before);
+        let waits = self.shared.reader_waits.load(Ordering::Relaxed) - waits_before;
+        let counters = self.counters(&reports, desk, steps_before, waits);
         let row = self.window_row(place, opened, closed, rows, counters, &reports, desk);
-        self.tell(&row, &reports, desk, self.shared.reader_waits.load(Ordering::Relaxed) - waits_before);
+        self.tell(&row, &reports, desk);
         Ok(row)
     }
 
@@ -221,7 +222,13 @@ impl Campaign<'_> {
         desk.tally.rows.load(Ordering::Acquire)
     }
 
-    fn counters(&self, reports: &[WindowReport], desk: &recorder::Desk, steps_before: u64) -> Counters {
+    fn counters(
+        &self,
+        reports: &[WindowReport],
+        desk: &recorder::Desk,
+        steps_before: u64,
+        reader_waits: u64,
+    ) -> Counters {
         let sum = |of: fn(&WindowReport) -> u64| reports.iter().map(of).sum::<u64>();
         Counters {
             tx_stamps_missing: desk.tally.tx_stamps_missing.load(Ordering::Relaxed),
@@ -233,6 +240,7 @@ impl Campaign<'_> {
             receives_repeated: sum(|r| r.driver.receives_repeated),
             pool_exhausted: sum(|r| u64::from(r.pool_exhausted)),
             supply_starved: sum(|r| u64::from(r.starved)),
+            reader_waits,
             connections_opened: sum(|r| u64::from(r.opened)),
             connections_closed_by_server: sum(|r| u64::from(r.closed_by_server)),
         }
@@ -281,7 +289,7 @@ impl Campaign<'_> {
         }
     }
 
-    fn tell(&self, row: &WindowRow, reports: &[WindowReport], desk: &recorder::Desk, reader_waits: u64) {
+    fn tell(&self, row: &WindowRow, reports: &[WindowReport], desk: &recorder::Desk) {
         let failed = desk.tally.failed.load(Ordering::Relaxed);
         self.voice.say(format!(
             "window   {}/{} {}: {} requests, {failed} failed, {:.1} s{}",
@@ -313,7 +321,7 @@ impl Campaign<'_> {
                 },
             ),
             (c.clock_steps, "steps of the wall clock: kernel stamps around them are null"),
-            (reader_waits, "times a worker waited for the record reader"),
+            (c.reader_waits, "times a worker waited for the record reader: this window is not valid"),
         ] {
             if n > 0 {
                 self.voice.say(format!("WARNING: {n} {words}"));
@@ -331,8 +339,10 @@ impl Campaign<'_> {
 
     fn sample(&self, files: &mut Files) -> anyhow::Result<()> {
         let t = SystemClock.now().saturating_since(self.origin).ns();
-        let cores: BTreeMap<u64, u32> = self.workers.iter().map(|w| (w.tid as u64, w.core as u32)).collect();
-        health::sample(t, &cores).iter().try_for_each(|row| write_line(&mut files.health, row))
+        let workers = self.workers.iter().zip(self.engine.busy_ns());
+        let workers: BTreeMap<u64, health::Pinned> =
+            workers.map(|(w, busy_ns)| (w.tid as u64, health::Pinned { core: w.core as u32, busy_ns })).collect();
+        health::sample(t, &workers).iter().try_for_each(|row| write_line(&mut files.health, row))
     }
 }
 

@@ -7,8 +7,9 @@ use std::path::Path;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::report::quantity::{count, fraction, percent, percentile, rate};
-use crate::report::terminal;
+use crate::analysis::definitions::rules::GateState;
+use crate::report::quantity::{between, count, fraction, percent, percentile, rate};
+use crate::report::{fitness, terminal};
 use crate::rundir::row::Outcome;
 use crate::rundir::run_json::{Cell, Distribution, RunJson, Window};
 
@@ -58,6 +59,7 @@ fn title(md: &mut String, run: &RunJson) {
     push(md, &format!("- started: {}", cell_text(&or(&run.started_at))));
     push(md, &format!("- measured with: tarebench {}", cell_text(&or(&run.tarebench))));
     push(md, &format!("- plan: `{}`", cell_text(&or(&run.plan_hash))));
+    push(md, &format!("- {}", cell_text(&fitness::calibration(run).0)));
     push(md, &format!("- complete: {}", if run.complete { "yes" } else { "**no**" }));
     for v in &run.verdicts {
         let place = v.cell.zip(v.window).map_or_else(String::new, |(c, w)| format!("cell {c}, window {w}: "));
@@ -104,11 +106,15 @@ fn first_requests(md: &mut String, window: &Window) {
 }
 
 fn verdicts(md: &mut String, window: &Window) {
-    if window.verdicts.is_empty() {
+    let mut gates = fitness::withheld(window, true, usize::MAX);
+    gates.extend(fitness::flagged(window, usize::MAX));
+    let others: Vec<_> = window.verdicts.iter().filter(|v| !fitness::is_of_gate(window, v)).collect();
+    if gates.is_empty() && others.is_empty() {
         return;
     }
     push(md, "What a reader must know:\n");
-    for v in &window.verdicts {
+    gates.iter().for_each(|text| push(md, &format!("- {}", cell_text(text))));
+    for v in others {
         let percentile = v.percentile.as_deref().unwrap_or("*");
         let about = [v.metric.as_str(), v.column.as_str(), percentile].into_iter().filter(|part| *part != "*");
         let about = about.map(cell_text).collect::<Vec<_>>().join(" ");
@@ -218,6 +224,42 @@ fn client(md: &mut String, window: &Window) {
     let lost: Vec<String> =
         counters.as_object().into_iter().flatten().map(|(name, n)| format!("{} {n}", name.replace('_', " "))).collect();
     push(md, &format!("Counters: {}.\n", lost.join(", ")));
+    gates(md, window);
+}
+
+/// Every signal of the client's fitness, with its limits and what it withholds when it is void.
+fn gates(md: &mut String, window: &Window) {
+    push(md, "| gate | scope | state | figure | warn | void | withholds | in words |");
+    push(md, "|---|---|---|--:|--:|--:|---|---|");
+    let number = |n: Option<f64>| n.map_or_else(|| "-".into(), |n| format!("{n:.3}"));
+    for g in &window.client.gates {
+        let state = match g.state {
+            GateState::Ok => "ok",
+            GateState::Warn => "flagged",
+            GateState::Void => "**void**",
+            GateState::Unknown => "not known",
+        };
+        let [figure, warn, void] = [g.figure, g.warn, g.void].map(number);
+        let figure = if g.figure.is_some() { format!("{figure} {}", g.unit) } else { figure };
+        let (voids, text) = (g.voids.join(", "), cell_text(&g.text));
+        let line = [&g.gate, &g.scope, state, &figure, &warn, &void, &voids, &text].map(|s: &str| s.to_string());
+        push(md, &format!("| {} |", line.join(" | ")));
+    }
+    push(md, "");
+    if let Some(text) = fitness::calibrated_tare(window) {
+        push(md, &format!("{text}.\n"));
+    }
+    let bounded = fitness::calibrated_net(window);
+    if !bounded.is_empty() {
+        push(md, "| net (calibrated bounds), upload included | mean | p50 | p90 | p95 | p99 | p99.9 |");
+        push(md, "|---|--:|--:|--:|--:|--:|--:|");
+        for (metric, net) in bounded {
+            let mean = fitness::corrected_mean(net).unwrap_or_default();
+            let ends = fitness::bounded(net).map(|(_, ends)| ends.map_or_else(|| "-".into(), between)).join(" | ");
+            push(md, &format!("| {metric} | {} | {ends} |", mean.trim_start_matches("mean ")));
+        }
+        push(md, "");
+    }
 }
 
 fn noise(md: &mut String, cell: &Cell) {

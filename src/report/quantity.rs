@@ -9,6 +9,16 @@ pub fn latency(ms: f64) -> String {
     format!("{} {}", unit.digits(ms), unit.name)
 }
 
+/// A time in us: `21.0 us`.
+pub fn micros(us: f64) -> String {
+    latency(us / 1e3)
+}
+
+/// Two ends of an interval: `4.98..5.02 ms`.
+pub fn between([lo, hi]: [f64; 2]) -> String {
+    span(lo, hi)
+}
+
 /// A percentile of a column: `12.3 ms`, an interval where its net is known to lie between two figures only,
 /// `withheld`, `n<100`, or `-` where there is no such column.
 pub fn percentile(column: Option<&Distribution>, name: &str) -> String {

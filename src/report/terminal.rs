@@ -1,6 +1,7 @@
 //! A campaign on a terminal, at most 100 columns wide.
 
-use crate::report::quantity::{count, fraction, latency, percent, percentile, rate};
+use crate::report::fitness;
+use crate::report::quantity::{between, count, fraction, latency, percent, percentile, rate};
 use crate::rundir::run_json::{Cell, Distribution, Requests, RunJson, Throughput, Verdict, VerdictKind, Window};
 use crate::rundir::window::{Load, LoadModel};
 
@@ -101,7 +102,30 @@ impl Paper {
         self.metric("e2e", [m.e2e.gross.as_ref(), m.e2e.tare.as_ref(), m.e2e.net.as_ref()]);
         self.due(m.e2e.due.as_ref(), load);
         self.single("lateness", m.lateness.as_ref());
+        self.calibrated(window);
         self.line(Tone::Plain, "");
+        let withheld = fitness::withheld(window, load.model != LoadModel::Closed, fitness::ON_SCREEN);
+        withheld.iter().for_each(|text| self.note(text));
+        if !withheld.is_empty() {
+            self.line(Tone::Plain, "");
+        }
+    }
+
+    /// What a calibration of this host adds: the tare at this event rate, and bounds where net was not measured.
+    fn calibrated(&mut self, window: &Window) {
+        if let Some(text) = fitness::calibrated_tare(window) {
+            self.paragraph(Tone::Quiet, "  ", "    ", &text);
+        }
+        let bounded = fitness::calibrated_net(window);
+        if !bounded.is_empty() {
+            self.line(Tone::Strong, "  net (calibrated bounds), upload included");
+        }
+        for (metric, net) in bounded {
+            let mut parts: Vec<String> = fitness::corrected_mean(net).into_iter().collect();
+            let percentiles = fitness::bounded(net).into_iter();
+            parts.extend(percentiles.filter_map(|(name, ends)| Some(format!("{name} {}", between(ends?)))));
+            self.entry(Tone::Strong, metric, &parts.join("   "));
+        }
     }
 
     fn metric(&mut self, name: &str, columns: [Option<&Distribution>; 3]) {
@@ -177,7 +201,18 @@ impl Paper {
             let load = format!("{}   worst 5 s {}", fraction(w.cpu_per_wall), fraction(w.worst_5s));
             let waits = format!("busy {}   run queue {}", fraction(w.busy), percent(w.run_delay_share));
             self.entry(Tone::Plain, "", &format!("worker {} ({core}) {load}   {waits}", w.worker));
+            let bursts = w.bursts.map(|b| {
+                let (p999, longest) = (latency(b.drain_p999_ms), latency(b.drain_max_ms));
+                format!("burst drain p99.9 {p999}, longest {longest}, busiest {} events", count(b.busiest))
+            });
+            let read = w.read_delay_p99_ms.map(|ms| format!("read {} late at p99", latency(ms)));
+            let steal = w.steal.filter(|s| *s > 0.0).map(|s| format!("steal {}", percent(Some(s))));
+            let more: Vec<String> = read.into_iter().chain(bursts).chain(steal).collect();
+            if !more.is_empty() {
+                self.entry(Tone::Plain, "", &more.join("   "));
+            }
         }
+        self.entry(Tone::Plain, "gates", &fitness::counts(window));
     }
 
     /// Slow first calls are shown, not removed.
@@ -194,8 +229,10 @@ impl Paper {
 
     /// What the table cannot show: intervals stand in its cells already.
     fn verdicts(&mut self, window: &Window) {
+        fitness::flagged(window, fitness::ON_SCREEN).into_iter().for_each(|text| self.note(&text));
+        let others = window.verdicts.iter().filter(|v| !fitness::is_of_gate(window, v));
         let (bounds, rest): (Vec<&Verdict>, Vec<&Verdict>) =
-            window.verdicts.iter().partition(|v| v.kind == VerdictKind::Flag && v.percentile.is_some());
+            others.partition(|v| v.kind == VerdictKind::Flag && v.percentile.is_some());
         let of_whole = |v: &&&Verdict| v.kind != VerdictKind::Both && !v.metric.contains(['/', '@']);
         for v in rest.iter().filter(of_whole) {
             let percentile = v.percentile.as_deref().unwrap_or("");
@@ -256,6 +293,8 @@ impl Paper {
         if self.text.len() > before {
             self.line(Tone::Plain, "");
         }
+        let (calibration, as_it_should_be) = fitness::calibration(run);
+        self.paragraph(if as_it_should_be { Tone::Quiet } else { Tone::Alarm }, "", "", &calibration);
         let gap = "gross is what the client saw, tare the harness's own share of it, net the server and the network. They \
                    add up request by request (with upload), so percentiles of the columns do not add up.";
         self.paragraph(Tone::Quiet, "", "", gap);

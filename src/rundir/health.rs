@@ -27,6 +27,13 @@ pub struct HealthRow {
     pub involuntary_switches: Option<u64>,
     /// Time spent on non-empty batches and on submitting, in ns; workers only.
     pub busy_ns: Option<u64>,
+    /// Time the hypervisor gave to others, in ns, in ticks of 10 ms: of the worker's core; for the process the mean
+    /// over all cores of the machine.
+    #[serde(default)]
+    pub steal_ns: Option<u64>,
+    /// Time in soft interrupts, which is where the network stack receives, in ns, of the same core or cores.
+    #[serde(default)]
+    pub softirq_ns: Option<u64>,
     /// Resident memory; process only.
     pub rss_bytes: Option<u64>,
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::analysis::definitions::rules::GateState;
 use crate::rundir::window::{Counters, Load};
 
 /// Its `schema`.
@@ -247,6 +248,29 @@ pub struct FromDue {
     pub net: Option<Distribution>,
     /// From when it was due.
     pub due: Option<Distribution>,
+    /// What a calibration allows to say of net where it could not be measured, upload included; else null.
+    pub calibrated: Option<CalibratedNet>,
+}
+
+/// Net without kernel stamps: gross less the calibrated tare. Means subtract; percentiles have bounds that hold
+/// however tare and server depend on each other. In ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CalibratedNet {
+    /// Mean of gross less mean of the calibrated tare.
+    pub mean_ms: Option<f64>,
+    /// Standard error of that difference, at most.
+    pub se_ms: Option<f64>,
+    /// The median lies between these.
+    pub p50_ms: Option<[f64; 2]>,
+    /// The 90th percentile does.
+    pub p90_ms: Option<[f64; 2]>,
+    /// The 95th.
+    pub p95_ms: Option<[f64; 2]>,
+    /// The 99th.
+    pub p99_ms: Option<[f64; 2]>,
+    /// The 99.9th.
+    pub p999_ms: Option<[f64; 2]>,
 }
 
 /// Columns of a metric between two events; tare is signed.
@@ -355,8 +379,12 @@ pub struct Client {
     pub cpu_per_wall: Option<f64>,
     /// Each worker.
     pub workers: Vec<WorkerLoad>,
-    /// Gates. Not computed yet: empty.
-    pub gates: Vec<Value>,
+    /// Time the hypervisor took, per wall time, mean over the machine's cores, worst 5 s.
+    pub steal: Option<f64>,
+    /// The calibrated tare at this window's event rate; null when no calibration matches.
+    pub calibrated: Option<CalibratedTare>,
+    /// Whether the client was fit to measure, signal by signal.
+    pub gates: Vec<Gate>,
     /// Losses and repairs.
     pub counters: Counters,
 }
@@ -375,10 +403,80 @@ pub struct WorkerLoad {
     pub worst_5s: Option<f64>,
     /// Time handling non-empty batches and submitting, per wall time.
     pub busy: Option<f64>,
+    /// The same over its worst 5 s; null where it was not sampled.
+    pub busy_worst_5s: Option<f64>,
     /// Time runnable but not running per wall time, worst second.
     pub run_delay_share: Option<f64>,
     /// Context switches forced on it.
     pub involuntary_switches: Option<u64>,
+    /// Time the hypervisor took from its core, per wall time, worst 5 s.
+    pub steal: Option<f64>,
+    /// Time in soft interrupts on its core, per wall time, worst 5 s.
+    pub softirq: Option<f64>,
+    /// `seen - arrived` of its token events, p99 in ms, the window's or that of its worst 5 s.
+    pub read_delay_p99_ms: Option<f64>,
+    /// How it followed events that came together; null without kernel stamps.
+    pub bursts: Option<Bursts>,
+}
+
+/// Events that came together: a burst is a batch with those after it that brought something which had arrived before
+/// the batch in front of them was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bursts {
+    /// How many.
+    pub n: u64,
+    /// Time from first arrival to last event seen, p99.9 in ms, each burst counted once for each of its events; the
+    /// window's or that of its worst 5 s.
+    pub drain_p999_ms: f64,
+    /// The longest.
+    pub drain_max_ms: f64,
+    /// Events of the largest.
+    pub busiest: u64,
+}
+
+/// A signal of the client's fitness.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gate {
+    /// Its name, e.g. `run_queue`.
+    pub gate: String,
+    /// `window`, or `worker 0`.
+    pub scope: String,
+    /// Null when it could not be had.
+    pub figure: Option<f64>,
+    /// `share`, `ms`, `count`.
+    pub unit: String,
+    /// Beyond this it is flagged.
+    pub warn: Option<f64>,
+    /// Beyond this its columns are withheld.
+    pub void: Option<f64>,
+    /// What it says.
+    pub state: GateState,
+    /// Columns that are withheld when it is void; of `net_width` only the percentiles that are too wide.
+    pub voids: Vec<String>,
+    /// For people.
+    pub text: String,
+}
+
+/// The tare that a calibration of this host found at about this event rate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CalibratedTare {
+    /// Token events per s of the window.
+    pub events_per_s: f64,
+    /// Event rate of the calibration's step that was used: the next higher, else the highest.
+    pub step_events_per_s: f64,
+    /// The window is beyond the calibrated range.
+    pub beyond: bool,
+    /// Values behind it.
+    pub n: u64,
+    /// Mean, in us.
+    pub mean_us: f64,
+    /// Median, in us.
+    pub p50_us: Option<f64>,
+    /// 99th percentile, in us.
+    pub p99_us: Option<f64>,
 }
 
 /// Something a reader must know about a figure.
@@ -421,7 +519,7 @@ pub struct RunVerdict {
     pub cell: Option<u32>,
     /// Window, or null.
     pub window: Option<u32>,
-    /// `failed`, `interrupted`, `window_without_end`, `half_written`.
+    /// `failed`, `interrupted`, `invalid`, `window_without_end`, `half_written`.
     pub kind: String,
     /// For people.
     pub text: String,

@@ -87,6 +87,9 @@ pub struct Counters {
     /// Closed loop: times a free slot had to wait for a prepared body. Open loop: requests whose body was not ready
     /// when they were due.
     pub supply_starved: u64,
+    /// Times a worker had to wait for the record reader, whose queue was full.
+    #[serde(default)]
+    pub reader_waits: u64,
     /// Connections opened.
     pub connections_opened: u64,
     /// Kept-alive connections that the server closed.

@@ -20,7 +20,7 @@ impl Samples {
 
     pub(super) fn client(&self, window: &Value) -> Value {
         let process = self.points.iter().filter(|p| p.0 == "process").map(|p| p.1).min();
-        let cpu = process.and_then(|tid| over_all(&self.within(window, "process", tid), "cpu_ns"));
+        let samples = process.map(|tid| self.within(window, "process", tid)).unwrap_or_default();
         let workers = window["workers"].as_array().into_iter().flatten();
         let counters = [
             "tx_stamps_missing",
@@ -32,14 +32,19 @@ impl Samples {
             "receives_repeated",
             "pool_exhausted",
             "supply_starved",
+            "reader_waits",
             "connections_opened",
             "connections_closed_by_server",
         ];
-        let counters: serde_json::Map<String, Value> =
-            counters.iter().map(|name| ((*name).to_string(), window[*name].clone())).collect();
+        let counters: serde_json::Map<String, Value> = counters
+            .iter()
+            .map(|name| ((*name).to_string(), json!(window[*name].as_u64().unwrap_or_default())))
+            .collect();
         json!({
-            "cpu_per_wall": cpu,
+            "cpu_per_wall": over_all(&samples, "cpu_ns"),
             "workers": workers.map(|w| self.worker(window, w)).collect::<Vec<_>>(),
+            "steal": stolen(&samples),
+            "calibrated": null,
             "gates": [],
             "counters": counters,
         })
@@ -58,8 +63,13 @@ impl Samples {
             "cpu_per_wall": over_all(&samples, "cpu_ns"),
             "worst_5s": worst(&samples, rules::WORST_CPU_NS, "cpu_ns"),
             "busy": share(number(worker, "busy_ns"), number(window, "closed").saturating_sub(number(window, "opened"))),
+            "busy_worst_5s": worst(&samples, rules::WORST_CPU_NS, "busy_ns"),
             "run_delay_share": worst(&samples, rules::WORST_RUN_DELAY_NS, "run_delay_ns"),
             "involuntary_switches": grown,
+            "steal": stolen(&samples),
+            "softirq": worst(&samples, rules::WORST_CPU_NS, "softirq_ns"),
+            "read_delay_p99_ms": null,
+            "bursts": null,
         })
     }
 
@@ -81,16 +91,29 @@ fn over_all(samples: &[&Value], counter: &str) -> Option<f64> {
 }
 
 fn worst(samples: &[&Value], span: u64, counter: &str) -> Option<f64> {
+    worst_of(samples, span, |from, to| growth(from, to, counter))
+}
+
+/// Steal over the worst 5 s; of less than a second one tick is taken off.
+fn stolen(samples: &[&Value]) -> Option<f64> {
+    worst_of(samples, rules::WORST_CPU_NS, |from, to| {
+        let ns = to["steal_ns"].as_u64()?.saturating_sub(from["steal_ns"].as_u64()?);
+        let wall = number(to, "t").saturating_sub(number(from, "t"));
+        share(if wall >= rules::STEAL_SPAN_NS { ns } else { ns.saturating_sub(rules::STEAL_TICK_NS) }, wall)
+    })
+}
+
+fn worst_of(samples: &[&Value], span: u64, rate: impl Fn(&Value, &Value) -> Option<f64>) -> Option<f64> {
     let least = (span as f64 * rules::SLICE_AT_LEAST) as u64;
     let mut worst: Option<f64> = None;
     for (i, from) in samples.iter().enumerate() {
         let until = number(from, "t").saturating_add(least);
         let slice = samples[i..].iter().find(|to| number(to, "t") >= until);
-        if let Some(found) = slice.and_then(|to| growth(from, to, counter)) {
+        if let Some(found) = slice.and_then(|to| rate(from, to)) {
             worst = Some(worst.map_or(found, |w| w.max(found)));
         }
     }
-    worst.or_else(|| over_all(samples, counter))
+    worst.or_else(|| rate(samples.first()?, samples.last()?))
 }
 
 fn growth(from: &Value, to: &Value, counter: &str) -> Option<f64> {

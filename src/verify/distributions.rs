@@ -10,6 +10,7 @@ use crate::rundir::row::Row;
 /// What the window forbids of a metric.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Forbidden {
+    pub(super) gross: bool,
     pub(super) net: bool,
     pub(super) percentiles: bool,
 }
@@ -41,7 +42,12 @@ impl<T: Sample> Metric<'_, T> {
 
     pub(super) fn with_due(&self, ok: &[&Row], by_class: bool, verdicts: &mut Vec<Value>) -> Map<String, Value> {
         let mut columns = self.columns(ok, by_class, verdicts);
-        columns.insert("due".into(), distribution(self.values(ok, |c| c.due)));
+        let mut due = distribution(self.values(ok, |c| c.due));
+        if self.forbidden.gross {
+            blank(&mut due);
+        }
+        columns.insert("due".into(), due);
+        columns.insert("calibrated".into(), Value::Null);
         columns
     }
 
@@ -51,6 +57,9 @@ impl<T: Sample> Metric<'_, T> {
 
     fn gross(&self, rows: &[&Row]) -> Value {
         let mut gross = distribution(self.values(rows, |c| c.gross));
+        if self.forbidden.gross {
+            blank(&mut gross);
+        }
         if self.forbidden.percentiles && gross.is_object() {
             PUBLISHED.iter().for_each(|p| gross[format!("{}_ms", p.name)] = Value::Null);
         }
@@ -108,6 +117,12 @@ pub(super) fn distribution<T: Sample>(mut values: Vec<T>) -> Value {
     object.insert("ci_ms".into(), json!({}));
     object.insert("per_class".into(), json!({}));
     Value::Object(object)
+}
+
+/// Takes out every figure but the number of values.
+fn blank(column: &mut Value) {
+    let figures = column.as_object_mut().into_iter().flatten();
+    figures.filter(|(key, _)| key.ends_with("_ms") && *key != "ci_ms").for_each(|(_, v)| *v = Value::Null);
 }
 
 fn percentiles<T: Sample>(mut values: Vec<T>) -> [Option<f64>; 5] {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Difference, client, max_failed, window};
+use super::{Difference, client, window};
 use crate::rundir::chain::Chain;
 use crate::rundir::row::Row;
 
@@ -59,13 +59,13 @@ impl Raw {
             // the rows of a finished window are not needed any more
             if pile.counted == number(&windows[index], "rows") {
                 let done = std::mem::take(&mut pile.rows);
-                figures.insert(index, window::figures(&windows[index], &done, &health, max_failed(&plan)));
+                figures.insert(index, window::figures(&windows[index], &done, &health, &plan));
             }
         })?;
         for (index, line) in windows.iter().enumerate() {
             let pile = piles.remove(&(number(line, "cell"), number(line, "window"))).unwrap_or_default();
             check(line, index + 1, &pile, request_tails.first())?;
-            figures.entry(index).or_insert_with(|| window::figures(line, &[], &health, max_failed(&plan)));
+            figures.entry(index).or_insert_with(|| window::figures(line, &[], &health, &plan));
         }
         tails.extend(request_tails.into_iter().chain(health_tails));
         let orphans = piles.into_iter().map(|(key, pile)| (key, pile.counted)).collect();

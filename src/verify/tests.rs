@@ -133,9 +133,11 @@ fn a_copy_verifies() {
 fn the_verifier_shares_no_code_with_the_writer() {
     let files = [
         include_str!("../verify.rs"),
+        include_str!("calibrated.rs"),
         include_str!("client.rs"),
         include_str!("distributions.rs"),
         include_str!("document.rs"),
+        include_str!("gates.rs"),
         include_str!("raw.rs"),
         include_str!("window.rs"),
     ];
@@ -170,6 +172,8 @@ impl Dice {
 struct Mood {
     calm: bool,
     lumped: bool,
+    /// The client runs out of descriptors.
+    lossy: bool,
 }
 
 fn disturbed(trace_id: u64, opened: u64, drop: u64, mood: Mood, dice: &mut Dice) -> Row {
@@ -204,7 +208,10 @@ fn disturbed(trace_id: u64, opened: u64, drop: u64, mood: Mood, dice: &mut Dice)
         2 => (row.outcome, row.end, row.completion_tokens) = (Outcome::Censored, None, None),
         3 => {
             row.outcome = Outcome::NotSent;
-            row.error = Some(RowError { class: "descriptors".into(), text: String::new() });
+            row.error = Some(RowError {
+                class: if mood.lossy { "descriptors" } else { "window_closed" }.into(),
+                text: String::new(),
+            });
         }
         4 if !mood.calm => row.wire_out = None,
         5 => row.sent = None,
@@ -229,7 +236,7 @@ fn random_specimen(seed: u64, rows: u64) -> Specimen {
         let concurrency = Some(1 + dice.roll(6) as u32).filter(|_| model == LoadModel::Closed || dice.one_in(2));
         bounds.load = Load { model, concurrency, rate: Some(3.5).filter(|_| model == LoadModel::Open) };
         (bounds.drop, bounds.interrupted) = (drop, dice.one_in(5));
-        let mood = Mood { calm: dice.one_in(2), lumped: dice.one_in(4) };
+        let mood = Mood { calm: dice.one_in(2), lumped: dice.one_in(4), lossy: dice.one_in(5) };
         let mut drawn: Vec<Row> = (0..rows).map(|id| disturbed(id, opened, drop, mood, &mut dice)).collect();
         drawn.iter_mut().for_each(|row| (row.cell, row.window) = (cell, number));
         specimen.windows.push((bounds, drawn));

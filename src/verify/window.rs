@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use super::calibrated;
 use super::client::Samples;
 use super::distributions::{Forbidden, Metric, distribution};
+use super::gates::{self, Evidence};
+use super::max_failed;
 use super::raw::number;
 use crate::analysis::definitions::load::{self, TokenTrail};
 use crate::analysis::definitions::{self, Columns, per_second, rules, seconds, share, wording};
@@ -23,26 +26,61 @@ struct Recount<'a> {
     closed: u64,
 }
 
+/// A metric that starts with the send.
+type SinceSend = fn(&Row) -> Columns<i64>;
+
 /// The window object of `run.json`.
-pub(super) fn figures(line: &Value, rows: &[Row], health: &Samples, max_failed: f64) -> Value {
+pub(super) fn figures(line: &Value, rows: &[Row], health: &Samples, plan: &Value) -> Value {
     let sent: Vec<&Row> = rows.iter().filter(|r| r.outcome != Outcome::NotSent).collect();
     let kept: Vec<&Row> = sent.iter().copied().filter(|r| r.phase == Phase::Measured).collect();
     let ok = kept.iter().copied().filter(|r| r.outcome == Outcome::Ok).collect();
     let (opened, closed) = (number(line, "opened"), number(line, "closed"));
-    Recount { line, rows, sent, kept, ok, opened, closed }.window(health, max_failed)
+    Recount { line, rows, sent, kept, ok, opened, closed }.window(health, plan)
 }
 
 impl Recount<'_> {
-    fn window(&self, health: &Samples, max_failed: f64) -> Value {
+    fn window(&self, health: &Samples, plan: &Value) -> Value {
+        let calibration = calibrated::matching(plan);
+        let rate = per_second(self.sent.iter().map(|r| u64::from(r.token_events)).sum::<u64>() as f64, self.length());
+        let in_flight = self.in_flight();
+        let (offered, achieved) = self.rates();
+        let mut client = health.client(self.line);
+        client["calibrated"] = calibrated::tare(calibration, rate);
+        let evidence = Evidence {
+            line: self.line,
+            sent: &self.sent,
+            ok: &self.ok,
+            not_sent: self.rows.iter().filter(|r| r.outcome == Outcome::NotSent).collect(),
+            user_stamps: self.all_user(),
+            stamps_missing: share(self.stamps_missing(), self.kept.len() as u64),
+            lateness: self.late(),
+            schedule_end: self.arrivals_end(),
+            rates: (offered, achieved),
+            calibration,
+            requests_per_s: per_second(self.sent.iter().filter(|r| r.submit.is_some()).count() as f64, self.length()),
+            events_per_s: rate,
+            streams: self.line["load"]["concurrency"].as_u64().or(in_flight["max"].as_u64()).unwrap_or_default(),
+        };
+        evidence.complete(&mut client);
+        let no_gross = gates::withhold(&client, "gross");
         let mut verdicts = Vec::new();
-        let forbidden = self.judge(max_failed, &mut verdicts);
+        let no_gaps = self.judge(max_failed(plan), no_gross, &mut verdicts);
+        let forbidden = Forbidden { gross: no_gross, net: gates::withhold(&client, "net"), percentiles: no_gaps };
         let throughput = self.throughput();
         if let Some(n) = throughput["uncounted_requests"].as_u64().filter(|n| *n > 0) {
             verdicts.push(verdict("tokens", "*", None, "flag", Some(n as f64), &wording::tokens_unknown(n)));
         }
-        let metrics = self.metrics(forbidden, &mut verdicts);
-        let by_conn = self.by_conn(forbidden.0, &mut verdicts);
-        let (offered, achieved) = self.rates();
+        verdicts.extend(gates::verdicts(&client));
+        let mut metrics = self.metrics(forbidden, &mut verdicts);
+        if let (Some(calibration), Some(rate), true, false) = (calibration, rate, self.all_user(), no_gross) {
+            for (name, of) in
+                [("ttft", definitions::ttft as SinceSend), ("ttfo", definitions::ttfo), ("e2e", definitions::e2e)]
+            {
+                let gross = self.ok.iter().filter_map(|r| of(r).gross).collect();
+                metrics[name]["calibrated"] = calibrated::net(calibration, rate, gross);
+            }
+        }
+        let by_conn = self.by_conn(forbidden, &mut verdicts);
         let counted = || self.ok.iter().filter(|r| r.token_events > 0 && r.completion_tokens.is_some());
         let events: u64 = counted().map(|r| u64::from(r.token_events)).sum();
         let tokens = definitions::tokens(counted().filter_map(|r| r.completion_tokens));
@@ -53,14 +91,14 @@ impl Recount<'_> {
             "requests": self.requests(),
             "offered_rps": offered,
             "achieved_rps": achieved,
-            "in_flight": self.in_flight(),
+            "in_flight": in_flight,
             "tokens": self.tokens(),
             "throughput": throughput,
             "metrics": metrics,
             "by_conn": by_conn,
-            "client": health.client(self.line),
+            "client": client,
             "verdicts": verdicts,
-            "first_requests": self.first_requests(),
+            "first_requests": self.first_requests(forbidden),
             "tokens_per_event": share(tokens, events),
             "one_token_per_event": (events > 0).then_some(even),
             "empty_events": self.kept.iter().map(|r| u64::from(r.empty_events)).sum::<u64>(),
@@ -192,37 +230,47 @@ impl Recount<'_> {
         ])
     }
 
-    /// Verdicts on the window; what net and gap percentiles are forbidden.
-    fn judge(&self, max_failed: f64, verdicts: &mut Vec<Value>) -> (bool, bool) {
+    fn length(&self) -> u64 {
+        self.closed.saturating_sub(self.opened)
+    }
+
+    fn all_user(&self) -> bool {
+        !self.kept.is_empty() && self.kept.iter().all(|r| r.stamps == StampSource::User)
+    }
+
+    fn stamps_missing(&self) -> u64 {
+        let all_user = self.all_user();
+        let lacks = |r: &&&Row| definitions::lacks_stamps(r) || (!all_user && r.stamps == StampSource::User);
+        self.kept.iter().filter(lacks).count() as u64
+    }
+
+    /// Verdicts on the window; whether gap percentiles are forbidden.
+    fn judge(&self, max_failed: f64, no_gross: bool, verdicts: &mut Vec<Value>) -> bool {
         let kept = self.kept.len() as u64;
-        let count = |holds: &dyn Fn(&Row) -> bool| self.kept.iter().filter(|r| holds(r)).count() as u64;
-        let failed = count(&|r| r.outcome == Outcome::Failed);
+        let failed = self.kept.iter().filter(|r| r.outcome == Outcome::Failed).count() as u64;
         if let Some(found) = share(failed, kept).filter(|s| *s > max_failed) {
             let text = wording::too_many_failed(failed, kept, found, max_failed);
             verdicts.push(verdict("requests", "failed", None, "failed", Some(found), &text));
         }
-        let user = count(&|r| r.stamps == StampSource::User);
-        let all_user = user == kept && user > 0;
-        if all_user {
+        if self.all_user() {
             verdicts.push(verdict("*", "net", None, "withheld", Some(1.0), &wording::no_kernel_stamps()));
         }
-        let missing = count(&|r| definitions::lacks_stamps(r) || (!all_user && r.stamps == StampSource::User));
-        let without = share(missing, kept).filter(|s| *s > rules::STAMPS_MISSING);
-        if let Some(found) = without {
+        let missing = self.stamps_missing();
+        if let Some(found) = share(missing, kept).filter(|s| *s > rules::STAMPS_MISSING) {
             let text = wording::stamps_missing(missing, kept, found);
             verdicts.push(verdict("*", "net", None, "withheld", Some(found), &text));
         }
-        self.completed_only(verdicts);
+        self.completed_only(no_gross, verdicts);
         let lumped = self.coalesced().filter(|s| *s >= rules::COALESCED_FLAG);
         let no_gaps = lumped.is_some_and(|s| s >= rules::COALESCED_WITHHELD);
         if let Some(found) = lumped {
             let kind = if no_gaps { "withheld" } else { "flag" };
             verdicts.push(verdict("gap", "*", None, kind, Some(found), &wording::coalesced(found, no_gaps)));
         }
-        (without.is_some(), no_gaps)
+        no_gaps
     }
 
-    fn completed_only(&self, verdicts: &mut Vec<Value>) {
+    fn completed_only(&self, no_gross: bool, verdicts: &mut Vec<Value>) {
         let open = |r: &Row| {
             let class = r.error.as_ref().map(|e| e.class.as_str());
             r.outcome == Outcome::Censored || (r.outcome == Outcome::Failed && class == Some(rules::TIMEOUT_CLASS))
@@ -231,6 +279,9 @@ impl Recount<'_> {
         let found = share(incomplete.len() as u64, self.kept.len() as u64);
         let Some(found) = found.filter(|s| *s > rules::OF_COMPLETED) else { return };
         verdicts.push(verdict("*", "*", None, "flag", Some(found), &wording::of_completed(found)));
+        if no_gross {
+            return;
+        }
         let waited = |r: &&Row| load::waited(r, self.closed);
         let ttft = |r: &&Row| definitions::ttft(r).gross;
         let first = self.ok.iter().filter_map(ttft).chain(incomplete.iter().filter_map(|r| ttft(r).or(waited(r))));
@@ -244,9 +295,9 @@ impl Recount<'_> {
         share(self.ok.iter().map(|r| definitions::coalesced(r)).sum(), events)
     }
 
-    fn metrics(&self, (no_net, no_gaps): (bool, bool), verdicts: &mut Vec<Value>) -> Value {
+    fn metrics(&self, forbidden: Forbidden, verdicts: &mut Vec<Value>) -> Value {
         let ok = &self.ok;
-        let allowed = Forbidden { net: no_net, percentiles: false };
+        let allowed = Forbidden { percentiles: false, ..forbidden };
         let since = |name, of: fn(&Row) -> Columns<i64>, by_class, verdicts: &mut Vec<Value>| {
             let of = move |row: &Row| vec![of(row)];
             Value::Object(
@@ -257,7 +308,6 @@ impl Recount<'_> {
         let ttfo = since("ttfo", definitions::ttfo, false, verdicts);
         let e2e = since("e2e", definitions::e2e, true, verdicts);
         let gaps = |row: &Row| definitions::gaps(row).collect();
-        let forbidden = Forbidden { net: no_net, percentiles: no_gaps };
         let gap = Metric { name: "gap", of: &gaps, two_ended: true, forbidden }.columns(ok, true, verdicts);
         let stall = one("stall", definitions::stall, true, allowed, ok, verdicts);
         let tpot = one("tpot", definitions::tpot, true, allowed, ok, verdicts);
@@ -274,6 +324,20 @@ impl Recount<'_> {
     }
 
     fn lateness(&self) -> (Value, Value) {
+        let counted = self.dispatched();
+        let late = counted.iter().map(|((action, _, due), slot)| definitions::lateness(*due, *action, *slot));
+        let delay = counted.iter().filter_map(|((_, _, due), slot)| Some(definitions::dispatch_delay(*due, (*slot)?)));
+        (distribution(late.collect::<Vec<i64>>()), distribution(delay.collect::<Vec<i64>>()))
+    }
+
+    /// `(due, lateness)` of the ok requests.
+    fn late(&self) -> Vec<(u64, i64)> {
+        let late = |((action, _, due), slot)| (due, definitions::lateness(due, action, slot));
+        self.dispatched().into_iter().map(late).collect()
+    }
+
+    /// `(first action, end, due)` of the ok requests and when each found a free slot, in order of dispatch.
+    fn dispatched(&self) -> Vec<((u64, u64, u64), Option<u64>)> {
         let act = |r: &&Row| Some((definitions::first_action(r)?, load::in_flight(r, self.closed)?.1, r.due));
         let mut order: Vec<((u64, u64, u64), bool)> = Vec::new();
         for row in &self.sent {
@@ -284,17 +348,14 @@ impl Recount<'_> {
         let cap = self.line["load"]["concurrency"].as_u64().filter(|_| !self.closed_loop());
         let free = cap.map(|cap| load::slots_free(cap as usize, order.iter().map(|o| o.0.1)));
         let slot = |k: usize| free.as_ref().and_then(|free| free.get(k)).copied();
-        let counted = || order.iter().enumerate().filter(|(_, o)| o.1).map(|(k, o)| (o.0, slot(k)));
-        let late = counted().map(|((action, _, due), slot)| definitions::lateness(due, action, slot));
-        let delay = counted().filter_map(|((_, _, due), slot)| Some(definitions::dispatch_delay(due, slot?)));
-        (distribution(late.collect::<Vec<i64>>()), distribution(delay.collect::<Vec<i64>>()))
+        order.iter().enumerate().filter(|(_, o)| o.1).map(|(k, o)| (o.0, slot(k))).collect()
     }
 
-    fn by_conn(&self, no_net: bool, verdicts: &mut Vec<Value>) -> Value {
+    fn by_conn(&self, forbidden: Forbidden, verdicts: &mut Vec<Value>) -> Value {
         let reopened = |r: &Row| r.flags.contains(&"reopened".to_string());
         let mut row = |name: &str, holds: &dyn Fn(&Row) -> bool| {
             let rows: Vec<&Row> = self.ok.iter().copied().filter(|r| holds(r)).collect();
-            let allowed = Forbidden { net: no_net, percentiles: false };
+            let allowed = Forbidden { percentiles: false, ..forbidden };
             json!({"n": rows.len(), "ttft": one(name, definitions::ttft, false, allowed, &rows, verdicts)})
         };
         let warm = row("ttft@warm", &|r| r.conn_reused);
@@ -303,7 +364,7 @@ impl Recount<'_> {
         json!({"warm": warm, "cold": cold, "reopened": again})
     }
 
-    fn first_requests(&self) -> Vec<Value> {
+    fn first_requests(&self, forbidden: Forbidden) -> Vec<Value> {
         let mut first: Vec<&Row> = self.rows.iter().filter(|r| r.trace_id < rules::FIRST_REQUESTS).collect();
         first.sort_by_key(|r| r.trace_id);
         let show = |row: &Row| {
@@ -311,9 +372,9 @@ impl Recount<'_> {
             json!({
                 "trace_id": row.trace_id,
                 "outcome": row.outcome,
-                "ttft_gross_ms": ttft.gross.map(definitions::millis),
+                "ttft_gross_ms": ttft.gross.filter(|_| !forbidden.gross).map(definitions::millis),
                 "ttft_tare_ms": ttft.tare.map(definitions::millis),
-                "ttft_net_ms": ttft.net.map(|net| definitions::millis(net.at)),
+                "ttft_net_ms": ttft.net.filter(|_| !forbidden.net).map(|net| definitions::millis(net.at)),
             })
         };
         first.into_iter().map(show).collect()

@@ -69,11 +69,14 @@ pub fn interrupted() -> String {
     "the window was interrupted; everything measured until then is kept".into()
 }
 
-/// Something the window cannot do without was lost in the client; None when nothing was.
-pub fn lost(completions: u64, blocks: u64) -> Option<String> {
-    (completions + blocks > 0).then(|| {
-        format!("the window is not valid: {completions} completions of the ring were lost, {blocks} times no record block was free")
-    })
+/// Neither gross nor net of ttft can be believed, for these reasons.
+pub fn invalid(reasons: &[&str]) -> String {
+    format!("the window is not valid: {}", reasons.join("; "))
+}
+
+/// Every percentile of ttft's net was too wide.
+pub fn all_too_wide() -> &'static str {
+    "every percentile of ttft net is withheld, since the stamps bound it too widely"
 }
 
 /// Rows of a window that never closed.
@@ -84,6 +87,21 @@ pub fn window_without_end(rows: u64) -> String {
 /// The last line of a file, when a run ended in the middle of it.
 pub fn half_written(file: &str, line: u64) -> String {
     format!("{file}:{line}: half-written, the run ended in the middle of it; not counted")
+}
+
+/// How wide net of ttft is at its widest; `detail` names the percentile.
+pub fn net_width(share: f64, detail: &str, judged: rules::Width) -> String {
+    let also = match judged {
+        rules::Width::Narrow => "",
+        rules::Width::Both => "; both ends are printed",
+        rules::Width::Withheld => "; what is too wide is withheld",
+    };
+    format!("ttft net is known to within {} ({detail}{also})", percent(share))
+}
+
+/// A load beside the limit up to which this host is calibrated.
+pub fn of_limit(load: f64, limit: f64, at_least: bool) -> String {
+    format!("{load:.0} of {}{limit:.0}", if at_least { "at least " } else { "" })
 }
 
 /// A share in percent, as precise as its size asks for.

@@ -22,13 +22,15 @@ impl Health {
         Health { threads }
     }
 
-    /// What the process and each worker did in a window.
+    /// What the process and each worker did in a window; what the ledger knows is left open.
     pub(super) fn client(&self, bounds: &WindowRow) -> Client {
         let process = self.threads.iter().find(|((name, _), _)| name == "process");
-        let cpu = process.and_then(|(_, samples)| whole(around(samples, bounds)?, |s| Some(s.cpu_ns)));
+        let samples = process.and_then(|(_, samples)| around(samples, bounds)).unwrap_or_default();
         Client {
-            cpu_per_wall: cpu,
+            cpu_per_wall: whole(samples, |s| Some(s.cpu_ns)),
             workers: bounds.workers.iter().map(|worker| self.worker(worker, bounds)).collect(),
+            steal: worst_steal(samples),
+            calibrated: None,
             gates: Vec::new(),
             counters: bounds.counters,
         }
@@ -44,8 +46,13 @@ impl Health {
             cpu_per_wall: whole(samples, cpu),
             worst_5s: worst(samples, rules::WORST_CPU_NS, cpu),
             busy: share(worker.busy_ns, bounds.closed.saturating_sub(bounds.opened)),
+            busy_worst_5s: worst(samples, rules::WORST_CPU_NS, |s| s.busy_ns),
             run_delay_share: worst(samples, rules::WORST_RUN_DELAY_NS, |s| s.run_delay_ns),
             involuntary_switches: grown(samples, |s| s.involuntary_switches),
+            steal: worst_steal(samples),
+            softirq: worst(samples, rules::WORST_CPU_NS, |s| s.softirq_ns),
+            read_delay_p99_ms: None,
+            bursts: None,
         }
     }
 }
@@ -65,13 +72,26 @@ fn whole(samples: &[HealthRow], counter: Counter) -> Option<f64> {
 
 /// Largest rate over a slice of about `span` ns; over the whole window when that is shorter.
 fn worst(samples: &[HealthRow], span: u64, counter: Counter) -> Option<f64> {
+    worst_by(samples, span, |from, to| rate(from, to, counter))
+}
+
+/// Steal comes in ticks: over a short time one of them may be there by rounding alone.
+fn worst_steal(samples: &[HealthRow]) -> Option<f64> {
+    worst_by(samples, rules::WORST_CPU_NS, |from, to| {
+        let (stolen, wall) = (to.steal_ns?.saturating_sub(from.steal_ns?), to.t.saturating_sub(from.t));
+        let rounding = if wall < rules::STEAL_SPAN_NS { rules::STEAL_TICK_NS } else { 0 };
+        share(stolen.saturating_sub(rounding), wall)
+    })
+}
+
+fn worst_by(samples: &[HealthRow], span: u64, rate: impl Fn(&HealthRow, &HealthRow) -> Option<f64>) -> Option<f64> {
     let least = (span as f64 * rules::SLICE_AT_LEAST) as u64;
     let mut to = 0;
     let slices = samples.iter().filter_map(|from| {
         to += samples[to..].iter().position(|s| s.t >= from.t.saturating_add(least))?;
-        rate(from, &samples[to], counter)
+        rate(from, &samples[to])
     });
-    slices.max_by(f64::total_cmp).or_else(|| whole(samples, counter))
+    slices.max_by(f64::total_cmp).or_else(|| rate(samples.first()?, samples.last()?))
 }
 
 fn rate(from: &HealthRow, to: &HealthRow, counter: Counter) -> Option<f64> {

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use crate::analysis::definitions::rules::{self, Width};
 use crate::analysis::definitions::{Columns, wording};
-use crate::analysis::percentiles::{self, Figures, Sample};
+use crate::analysis::percentiles::{self, Figures, PUBLISHED, Sample};
 use crate::rundir::run_json::{Between, Distribution, Ends, FromDue, Verdict, VerdictKind};
 
 /// What the window as a whole forbids.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Withheld {
+    /// Nothing but n is printed of gross and due.
+    pub(super) gross: bool,
     /// Nothing but n is printed of net.
     pub(super) net: bool,
     /// No percentile of gaps.
@@ -79,14 +81,17 @@ impl<T: Sample> Spread<T> {
     }
 
     pub(super) fn with_due(mut self, print: &Print, verdicts: &mut Vec<Verdict>) -> FromDue {
-        let due = self.due.whole().map(|f| plain(&f));
+        let due = self.due.whole().map(|f| if print.withheld.gross { counted(&f) } else { plain(&f) });
         let Between { gross, tare, net } = self.between(print, verdicts);
-        FromDue { gross, tare, net, due }
+        FromDue { gross, tare, net, due, calibrated: None }
     }
 
     pub(super) fn between(mut self, print: &Print, verdicts: &mut Vec<Verdict>) -> Between {
         let gaps_withheld = print.metric == "gap" && print.withheld.gaps;
         let gross_column = |figures: Figures| {
+            if print.withheld.gross {
+                return counted(&figures);
+            }
             let mut column = plain(&figures);
             if gaps_withheld {
                 withhold_all(&mut column);
@@ -117,12 +122,13 @@ impl<T: Sample> Spread<T> {
             None => values.whole(),
             Some((class, _)) => values.class(class),
         };
-        let mut column = plain(&figures(&mut self.at)?);
+        let at = figures(&mut self.at)?;
+        let mut column = plain(&at);
         let (lo, hi) = (ends(&figures(&mut self.lo)?), ends(&figures(&mut self.hi)?));
         column.lo_ms = Some(lo);
         column.hi_ms = print.two_ended.then_some(hi);
         if print.withheld.net {
-            column = Distribution { n: column.n, ..Distribution::default() };
+            column = counted(&at);
             column.lo_ms = Some(Ends::default());
             column.hi_ms = print.two_ended.then(Ends::default);
         } else if print.metric == "gap" && print.withheld.gaps {
@@ -135,6 +141,26 @@ impl<T: Sample> Spread<T> {
     }
 }
 
+impl<T: Sample> Spread<T> {
+    /// The published percentile of net whose ends are furthest apart as a share of the high one, and the severest
+    /// judgement on any of them; for a metric whose high end is net itself.
+    pub(super) fn widest(&mut self) -> Option<(f64, Width, &'static str)> {
+        let (lo, hi) = (self.lo.whole()?.percentiles_ms, self.at.whole()?.percentiles_ms);
+        let ends = PUBLISHED.iter().zip(lo.into_iter().zip(hi));
+        let known = ends.filter_map(|(p, (lo, hi))| Some((p.name, lo?, hi?))).filter(|(_, _, hi)| *hi > 0.0);
+        let mut widest: Option<(f64, Width, &'static str)> = None;
+        for (name, lo, hi) in known {
+            let (share, judged) = ((hi - lo) / hi, rules::width(lo, hi));
+            widest = Some(match widest {
+                Some((most, worst, at)) if most >= share => (most, worst.max(judged), at),
+                Some((_, worst, _)) => (share, worst.max(judged), name),
+                None => (share, judged, name),
+            });
+        }
+        widest
+    }
+}
+
 /// A column without an interval.
 pub(super) fn single(values: &mut [i64]) -> Option<Distribution> {
     percentiles::figures(values).map(|f| plain(&f))
@@ -144,6 +170,11 @@ fn insert(column: Option<&mut Distribution>, name: &str, of_class: Option<Distri
     if let Some((column, of_class)) = column.zip(of_class) {
         column.per_class.insert(name.into(), of_class);
     }
+}
+
+/// A column of which only the number of values is told.
+fn counted(f: &Figures) -> Distribution {
+    Distribution { n: f.n as u64, ..Distribution::default() }
 }
 
 fn plain(f: &Figures) -> Distribution {

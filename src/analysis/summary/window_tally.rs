@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use super::SummaryError;
-use super::client::Health;
+use super::calibrated::Calibration;
 use super::columns::{self, Print, Spread, Withheld};
+use super::fitness::{self, Signals};
+use super::ledger::Ledger;
 use super::occupancy::Occupancy;
+use super::{Context, SummaryError};
 use crate::analysis::definitions::load::{self, TokenTrail};
 use crate::analysis::definitions::{self, per_second, rules, seconds, share, wording};
 use crate::analysis::percentiles::{self, PUBLISHED};
 use crate::rundir::row::{Outcome, Phase, Row, StampSource};
 use crate::rundir::run_json::{
-    ByConn, ConnRow, Connect, FirstRequest, FlagCount, Metrics, Rates, Requests, Throughput, TokenSums, Verdict,
-    VerdictKind, Window,
+    ByConn, CalibratedNet, ConnRow, Connect, Distribution, FirstRequest, FlagCount, Metrics, Rates, Requests,
+    Throughput, TokenSums, Verdict, VerdictKind, Window,
 };
 use crate::rundir::window::{LoadModel, WindowRow};
 
@@ -33,6 +35,9 @@ pub(super) struct WindowTally<'a> {
     schedule: Schedule,
     work: Work,
     latency: Latency,
+    ledger: Ledger,
+    client_failures: u64,
+    token_events: u64,
     /// Known or lower bounds of ttft and e2e of requests that timed out or were censored.
     incomplete: Incomplete,
 }
@@ -55,6 +60,7 @@ struct Schedule {
     first_not_sent: Option<u64>,
     in_flight: Vec<(u64, u64)>,
     dispatched: Vec<Dispatched>,
+    on_wire: Vec<(u64, u64)>,
 }
 
 /// In order of dispatch.
@@ -98,6 +104,7 @@ struct Latency {
     by_conn: [(u64, Spread<i64>); 3],
     /// Gross, kept for lower bounds.
     ttft_gross: Vec<i64>,
+    ttfo_gross: Vec<i64>,
     e2e_gross: Vec<i64>,
 }
 
@@ -119,6 +126,9 @@ impl<'a> WindowTally<'a> {
             schedule: Schedule::default(),
             work: Work::default(),
             latency: Latency::default(),
+            ledger: Ledger::default(),
+            client_failures: 0,
+            token_events: 0,
             incomplete: Incomplete::default(),
         }
     }
@@ -135,6 +145,7 @@ impl<'a> WindowTally<'a> {
             return Err(SummaryError::counts(self.bounds, text));
         }
         self.requests.due += 1;
+        self.client_failures += u64::from(row.error.as_ref().is_some_and(|e| rules::is_client_loss(&e.class)));
         self.schedule.due.push(row.due);
         if row.trace_id < rules::FIRST_REQUESTS {
             self.first_requests.push(first_request(row));
@@ -162,7 +173,10 @@ impl<'a> WindowTally<'a> {
     fn sent(&mut self, row: &Row) {
         self.requests.sent += 1;
         let in_flight = load::in_flight(row, self.bounds.closed);
+        self.ledger.take(row);
+        self.token_events += u64::from(row.token_events);
         let schedule = &mut self.schedule;
+        schedule.on_wire.extend(row.wire_out.map(|wire| (row.due, wire)));
         schedule.submits.extend(row.submit);
         schedule.in_flight.extend(in_flight);
         if let (Some(action), Some((_, end))) = (definitions::first_action(row), in_flight) {
@@ -220,21 +234,60 @@ impl<'a> WindowTally<'a> {
         self.latency.take(row);
     }
 
-    pub(super) fn finish(mut self, health: &Health, max_failed: f64) -> Result<Window, SummaryError> {
+    pub(super) fn finish(mut self, context: &Context) -> Result<Window, SummaryError> {
         self.check()?;
         let bounds = self.bounds;
-        let mut verdicts = Vec::new();
-        let withheld = self.judge(max_failed, &mut verdicts);
         let occupancy = Occupancy::of(&self.schedule.in_flight, bounds.opened, bounds.closed);
+        let in_flight = occupancy.figures(bounds.load.concurrency.map(|c| c as usize));
+        let (offered_rps, achieved_rps) = self.rates();
+        let late = self.schedule.lateness(bounds);
+        let mut client = context.health.client(bounds);
+        let calibration = context.calibration.as_ref();
+        let events_per_s = self.per_second(self.token_events);
+        client.calibrated = calibration.zip(events_per_s).and_then(|(c, rate)| c.tare(rate));
+        let ttft_p99_ms = percentiles::figures(&mut self.latency.ttft_gross).and_then(|f| f.percentiles_ms[3]);
+        let signals = Signals {
+            bounds,
+            user_stamps: self.user_stamps(),
+            stamps_missing: share(self.stamps_missing(), self.requests.kept),
+            lateness: late.values.clone(),
+            on_wire: &self.schedule.on_wire,
+            schedule_end: self.arrivals().map(|(_, end)| end),
+            rates: (offered_rps, achieved_rps),
+            net_width: self.latency.ttft.widest(),
+            ttft_p99_ms,
+            calibration,
+            requests_per_s: self.per_second(self.schedule.submits.len() as u64),
+            events_per_s,
+            streams: bounds.load.concurrency.map_or(in_flight.max, u64::from),
+            client_failures: self.client_failures,
+            ledger: &mut self.ledger,
+        };
+        fitness::judge(signals, &mut client);
+        let withheld = Withheld {
+            gross: fitness::voids(&client.gates, "gross"),
+            net: fitness::voids(&client.gates, "net"),
+            gaps: false,
+        };
+        let mut verdicts = Vec::new();
+        let withheld = self.judge(context.max_failed, withheld, &mut verdicts);
         let throughput = self.throughput(&occupancy);
         if throughput.uncounted_requests > 0 {
             let n = throughput.uncounted_requests;
             verdicts.push(verdict("tokens", "*", VerdictKind::Flag, Some(n as f64), wording::tokens_unknown(n)));
         }
-        let (offered_rps, achieved_rps) = self.rates();
-        let (lateness, delay) = self.schedule.lateness(bounds);
+        verdicts.extend(fitness::verdicts(&client.gates));
+        let calibrated = match (calibration, events_per_s) {
+            (Some(c), Some(rate)) if self.user_stamps() && !withheld.gross => self.latency.calibrated(c, rate),
+            _ => [None; 3],
+        };
         let (mut metrics, by_conn) = self.latency.print(withheld, &mut verdicts);
-        (metrics.lateness, metrics.dispatch_delay) = (lateness, delay);
+        (metrics.lateness, metrics.dispatch_delay) = late.print();
+        [metrics.ttft.calibrated, metrics.ttfo.calibrated, metrics.e2e.calibrated] = calibrated;
+        for first in &mut self.first_requests {
+            first.ttft_gross_ms = first.ttft_gross_ms.filter(|_| !withheld.gross);
+            first.ttft_net_ms = first.ttft_net_ms.filter(|_| !withheld.net);
+        }
         self.first_requests.sort_by_key(|r| r.trace_id);
         let ok = self.requests.ok;
         Ok(Window {
@@ -242,12 +295,12 @@ impl<'a> WindowTally<'a> {
             duration_s: seconds(bounds.closed.saturating_sub(bounds.opened)),
             offered_rps,
             achieved_rps,
-            in_flight: occupancy.figures(bounds.load.concurrency.map(|c| c as usize)),
+            in_flight,
             tokens: self.tokens,
             throughput,
             metrics,
             by_conn,
-            client: health.client(bounds),
+            client,
             verdicts,
             first_requests: self.first_requests,
             tokens_per_event: share(self.chunking.counted_tokens, self.chunking.counted_events),
@@ -283,30 +336,43 @@ impl<'a> WindowTally<'a> {
         Ok(())
     }
 
-    /// Verdicts on the window as a whole, and what they forbid.
-    fn judge(&mut self, max_failed: f64, verdicts: &mut Vec<Verdict>) -> Withheld {
+    /// All kept requests, and there is one, have user stamps only.
+    fn user_stamps(&self) -> bool {
+        self.without_kernel > 0 && self.without_kernel == self.requests.kept
+    }
+
+    /// Kept requests without a stamp that they need.
+    fn stamps_missing(&self) -> u64 {
+        // beside requests that have them, requests without kernel stamps are a loss like any other
+        self.lacking_stamps + if self.user_stamps() { 0 } else { self.without_kernel }
+    }
+
+    fn per_second(&self, n: u64) -> Option<f64> {
+        per_second(n as f64, self.bounds.closed.saturating_sub(self.bounds.opened))
+    }
+
+    /// Verdicts on the window as a whole, and what they forbid beside the gates.
+    fn judge(&self, max_failed: f64, mut withheld: Withheld, verdicts: &mut Vec<Verdict>) -> Withheld {
         let (failed, kept) = (self.requests.failed, self.requests.kept);
-        let mut withheld = Withheld::default();
         if let Some(found) = share(failed, kept).filter(|s| *s > max_failed) {
             let text = wording::too_many_failed(failed, kept, found, max_failed);
             verdicts.push(verdict("requests", "failed", VerdictKind::Failed, Some(found), text));
         }
-        let (user, mut missing) = (self.without_kernel, self.lacking_stamps);
-        if user > 0 && user == kept {
-            verdicts.push(verdict("*", "net", VerdictKind::Withheld, share(user, kept), wording::no_kernel_stamps()));
-        } else {
-            // beside requests that have them, requests without kernel stamps are a loss like any other
-            missing += user;
+        if self.user_stamps() {
+            verdicts.push(verdict("*", "net", VerdictKind::Withheld, Some(1.0), wording::no_kernel_stamps()));
         }
+        let missing = self.stamps_missing();
         if let Some(found) = share(missing, kept).filter(|s| *s > rules::STAMPS_MISSING) {
-            withheld.net = true;
             let text = wording::stamps_missing(missing, kept, found);
             verdicts.push(verdict("*", "net", VerdictKind::Withheld, Some(found), text));
         }
         if let Some(found) = share(self.incomplete.requests, kept).filter(|s| *s > rules::OF_COMPLETED) {
             verdicts.push(verdict("*", "*", VerdictKind::Flag, Some(found), wording::of_completed(found)));
-            verdicts.extend(self.incomplete.lower_bounds("ttft", &self.latency.ttft_gross, &self.incomplete.ttft));
-            verdicts.extend(self.incomplete.lower_bounds("e2e", &self.latency.e2e_gross, &self.incomplete.e2e));
+            // a bound is made of gross values too
+            if !withheld.gross {
+                verdicts.extend(self.incomplete.lower_bounds("ttft", &self.latency.ttft_gross, &self.incomplete.ttft));
+                verdicts.extend(self.incomplete.lower_bounds("e2e", &self.latency.e2e_gross, &self.incomplete.e2e));
+            }
         }
         let coalesced = share(self.chunking.coalesced, self.chunking.events);
         if let Some(found) = coalesced.filter(|s| *s >= rules::COALESCED_FLAG) {
@@ -371,22 +437,33 @@ impl Work {
     }
 }
 
+/// Lateness of the ok requests with their due, and delay, in ns.
+#[derive(Default)]
+struct Late {
+    values: Vec<(u64, i64)>,
+    delays: Vec<i64>,
+}
+
+impl Late {
+    fn print(mut self) -> (Option<Distribution>, Option<Distribution>) {
+        let mut late: Vec<i64> = self.values.iter().map(|(_, ns)| *ns).collect();
+        (columns::single(&mut late), columns::single(&mut self.delays))
+    }
+}
+
 impl Schedule {
     /// Lateness and delay of the ok requests, once all ends are known.
-    fn lateness(
-        &mut self,
-        bounds: &WindowRow,
-    ) -> (Option<crate::rundir::run_json::Distribution>, Option<crate::rundir::run_json::Distribution>) {
+    fn lateness(&mut self, bounds: &WindowRow) -> Late {
         self.dispatched.sort_unstable();
         let cap = bounds.load.concurrency.filter(|_| bounds.load.model != LoadModel::Closed);
         let free = cap.map(|cap| load::slots_free(cap as usize, self.dispatched.iter().map(|d| d.end)));
-        let (mut late, mut delay) = (Vec::new(), Vec::new());
+        let mut late = Late::default();
         for (k, d) in self.dispatched.iter().enumerate().filter(|(_, d)| d.counts) {
             let slot = free.as_ref().map(|free| free[k]);
-            late.push(definitions::lateness(d.due, d.action, slot));
-            delay.extend(slot.map(|slot| definitions::dispatch_delay(d.due, slot)));
+            late.values.push((d.due, definitions::lateness(d.due, d.action, slot)));
+            late.delays.extend(slot.map(|slot| definitions::dispatch_delay(d.due, slot)));
         }
-        (columns::single(&mut late), columns::single(&mut delay))
+        late
     }
 }
 
@@ -428,13 +505,15 @@ impl Latency {
     fn take(&mut self, row: &Row) {
         let class = self.class(&row.class);
         let ttft = definitions::ttft(row);
+        let ttfo = definitions::ttfo(row);
         let e2e = definitions::e2e(row);
+        self.ttfo_gross.extend(ttfo.gross);
         self.ttft_gross.extend(ttft.gross);
         self.e2e_gross.extend(e2e.gross);
         self.ttft.push(class, ttft);
         self.e2e.push(class, e2e);
         definitions::gaps(row).for_each(|gap| self.gap.push(class, gap));
-        self.ttfo.push(0, definitions::ttfo(row));
+        self.ttfo.push(0, ttfo);
         self.stall.push(0, definitions::stall(row));
         self.tpot.push(0, definitions::tpot(row));
         self.tpot_adj.push(0, definitions::tpot_adj(row));
@@ -452,6 +531,12 @@ impl Latency {
             self.classes.push(name.into());
             self.classes.len() - 1
         })
+    }
+
+    /// Net of ttft, ttfo and e2e without stamps of their own.
+    fn calibrated(&mut self, calibration: &Calibration, events_per_s: f64) -> [Option<CalibratedNet>; 3] {
+        [&mut self.ttft_gross, &mut self.ttfo_gross, &mut self.e2e_gross]
+            .map(|gross| calibration.net(events_per_s, gross))
     }
 
     fn print(self, withheld: Withheld, verdicts: &mut Vec<Verdict>) -> (Metrics, ByConn) {

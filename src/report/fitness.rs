@@ -1,0 +1,133 @@
+//! Whether the client was fit to measure, in a few lines: what is withheld and why, what is near a limit, what is not
+//! known, and what the calibration says.
+
+use serde_json::Value;
+
+use crate::analysis::definitions::gates::COLUMNS;
+use crate::analysis::definitions::rules::GateState;
+use crate::report::quantity::{count, latency, micros, rate};
+use crate::rundir::run_json::{CalibratedNet, Gate, RunJson, Verdict, Window};
+
+/// Reasons that stand in one line of a screen; more are counted.
+pub(super) const ON_SCREEN: usize = 2;
+
+/// Whether a verdict only repeats a gate: gates are told together.
+pub(super) fn is_of_gate(window: &Window, verdict: &Verdict) -> bool {
+    verdict.metric == "*" && window.client.gates.iter().any(|gate| gate.text == verdict.text)
+}
+
+/// One line for each set of columns that gates withhold: `gross withheld: ..`. `due` is named where it is shown; `most`
+/// reasons stand in a line.
+pub(super) fn withheld(window: &Window, shows_due: bool, most: usize) -> Vec<String> {
+    let mut found: Vec<(Vec<&str>, Vec<&str>)> = Vec::new();
+    // of the width only percentiles are withheld: their cells say so
+    for gate in in_state(window, GateState::Void).filter(|g| g.gate != "net_width") {
+        let named = |column: &&str| (*column != "due" || shows_due) && gate.voids.iter().any(|c| c == column);
+        let columns: Vec<&str> = COLUMNS.into_iter().filter(named).collect();
+        match found.iter_mut().find(|(known, _)| *known == columns) {
+            Some((_, reasons)) => reasons.push(&gate.text),
+            None => found.push((columns, vec![&gate.text])),
+        }
+    }
+    found
+        .into_iter()
+        .map(|(columns, reasons)| format!("{} withheld: {}", columns.join(", "), few(&reasons, most)))
+        .collect()
+}
+
+/// What is near its limit, in one line.
+pub(super) fn flagged(window: &Window, most: usize) -> Option<String> {
+    let texts: Vec<&str> = in_state(window, GateState::Warn).map(|g| g.text.as_str()).collect();
+    (!texts.is_empty()).then(|| format!("flagged: {}", few(&texts, most)))
+}
+
+/// `12 ok   1 flagged   1 void   2 not known (steal, run_queue)`.
+pub(super) fn counts(window: &Window) -> String {
+    let of = |state| in_state(window, state).count() as u64;
+    let mut parts = vec![format!("{} ok", count(of(GateState::Ok)))];
+    for (state, name) in [(GateState::Warn, "flagged"), (GateState::Void, "VOID")] {
+        if of(state) > 0 {
+            parts.push(format!("{} {name}", count(of(state))));
+        }
+    }
+    let mut unknown: Vec<&str> = in_state(window, GateState::Unknown).map(|g| g.gate.as_str()).collect();
+    unknown.dedup();
+    if !unknown.is_empty() {
+        parts.push(format!("{} not known ({})", count(of(GateState::Unknown)), unknown.join(", ")));
+    }
+    parts.join("   ")
+}
+
+/// `calibrated tare: mean 21.0 us, p50 18.0 us, p99 80.0 us at this event rate`.
+pub(super) fn calibrated_tare(window: &Window) -> Option<String> {
+    let c = window.client.calibrated.as_ref()?;
+    let known = |us: Option<f64>| us.map_or_else(|| "-".into(), micros);
+    let place = if c.beyond {
+        format!(
+            "at {} events/s, the highest calibrated: this window, at {}, is beyond it",
+            rate(Some(c.step_events_per_s)),
+            rate(Some(c.events_per_s))
+        )
+    } else {
+        "at this event rate".into()
+    };
+    Some(format!(
+        "calibrated tare: mean {}, p50 {}, p99 {} {place}",
+        micros(c.mean_us),
+        known(c.p50_us),
+        known(c.p99_us)
+    ))
+}
+
+/// Metrics whose net is known through the calibration only.
+pub(super) fn calibrated_net(window: &Window) -> Vec<(&'static str, &CalibratedNet)> {
+    let m = &window.metrics;
+    let all = [("ttft", &m.ttft), ("ttfo", &m.ttfo), ("e2e", &m.e2e)];
+    all.into_iter().filter_map(|(name, columns)| Some((name, columns.calibrated.as_ref()?))).collect()
+}
+
+/// `mean 5.01 ms (standard error 12.0 us)`.
+pub(super) fn corrected_mean(net: &CalibratedNet) -> Option<String> {
+    let error = net.se_ms.map_or_else(String::new, |ms| format!(" (standard error {})", latency(ms)));
+    Some(format!("mean {}{error}", latency(net.mean_ms?)))
+}
+
+/// Percentiles with their bounds.
+pub(super) fn bounded(net: &CalibratedNet) -> [(&'static str, Option<[f64; 2]>); 5] {
+    [("p50", net.p50_ms), ("p90", net.p90_ms), ("p95", net.p95_ms), ("p99", net.p99_ms), ("p99.9", net.p999_ms)]
+}
+
+/// Which calibration stands behind the run, in one line, and whether that is as it should be.
+pub(super) fn calibration(run: &RunJson) -> (String, bool) {
+    let text = |key: &str| run.calibration.get(key).and_then(Value::as_str);
+    if let Some(why) = text("none") {
+        return (format!("no calibration: {why}"), false);
+    }
+    if !run.calibration.is_object() {
+        return (
+            "no calibration of this host: the client's share is known from this run's own stamps only".into(),
+            false,
+        );
+    }
+    let name = text("id").unwrap_or("without id");
+    let made = text("made_at").map_or_else(String::new, |at| format!(" of {at}"));
+    if run.calibration.get("matches") == Some(&Value::Bool(true)) {
+        return (format!("calibration {name}{made}"), true);
+    }
+    let listed = run.calibration.get("differences").and_then(Value::as_array);
+    let differences: Vec<&str> = listed.into_iter().flatten().filter_map(Value::as_str).collect();
+    let differences = if differences.is_empty() { "it does not say in what".into() } else { differences.join("; ") };
+    (format!("calibration {name}{made} is not of this configuration and was not used: {differences}"), false)
+}
+
+fn in_state(window: &Window, state: GateState) -> impl Iterator<Item = &Gate> {
+    window.client.gates.iter().filter(move |gate| gate.state == state)
+}
+
+fn few(texts: &[&str], most: usize) -> String {
+    let shown = texts[..texts.len().min(most)].join("; ");
+    match texts.len().saturating_sub(most) {
+        0 => shown,
+        more => format!("{shown}; and {more} more, see report.md"),
+    }
+}
