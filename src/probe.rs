@@ -48,6 +48,7 @@ impl OneRequest {
                 limits: self.limits,
                 streamed: self.streamed,
                 reuse: true,
+                canary: None,
             },
             slots: vec![1],
             cores: vec![core],

@@ -198,7 +198,7 @@ fn set_up(
     cpu::pin(core)?;
     // waits end when they should, not up to 50 us later (prctl(2), PR_SET_TIMERSLACK)
     let _ = nix::sys::prctl::set_timerslack(1);
-    let driver = UringDriver::new(UringOptions { connections: options.slots, stamps })?;
+    let driver = UringDriver::new(UringOptions { connections: options.connections(), stamps })?;
     let info = WorkerInfo {
         index: options.index,
         core,

@@ -115,8 +115,15 @@ fn window_of(load: Load, mock: MockConfig, slots: u32, jobs: u64, reuse: bool) -
     }
     shared.supply_over.store(true, Ordering::Release);
     let over = AtomicBool::new(false);
-    let options =
-        WorkerOptions { index: 0, slots, address: mock.address, limits: Limits::default(), streamed: true, reuse };
+    let options = WorkerOptions {
+        index: 0,
+        slots,
+        address: mock.address,
+        limits: Limits::default(),
+        streamed: true,
+        reuse,
+        canary: None,
+    };
     let driver = UringDriver::new(UringOptions { connections: slots, stamps: found.stamps });
     let mut worker = Worker::new(driver.unwrap_or_else(|e| panic!("{e}")), options, Arc::clone(&shared));
     std::thread::scope(|scope| {
