@@ -103,6 +103,8 @@ pub struct Plan {
     pub arm: Arm,
     /// Stamps asked for.
     pub stamps: Stamps,
+    /// A stream to a mock beside the load.
+    pub canary: bool,
     /// Worker threads; None: as many as there are cores but one.
     pub workers: Option<u32>,
     /// Their cores; None: the first ones allowed.
@@ -252,6 +254,7 @@ impl Plan {
             stop_at_failed: args.stop_at_failed,
             arm: args.arm.unwrap_or(Arm::Uring),
             stamps: args.stamps.unwrap_or(Stamps::Kernel),
+            canary: args.canary,
             workers: args.workers,
             cores: args.cores.as_ref().map(|c| c.0.clone()),
             declared: args.declare.iter().map(|p| (p.0.clone(), p.1.clone())).collect(),

@@ -1,5 +1,6 @@
 //! What is said and written before the first request: the plan, the environment, what it will take.
 
+use super::canary::Canary;
 use super::server::Server;
 use super::{Cores, Voice, environment};
 use crate::cli::Connection;
@@ -16,6 +17,7 @@ use std::path::Path;
 /// Facts found out before the first request.
 pub(super) struct RunFacts<'a> {
     pub(super) server: &'a Server,
+    pub(super) canary: Option<&'a Canary>,
     pub(super) found: &'a Capabilities,
     pub(super) workers: &'a [WorkerInfo],
     pub(super) cores: &'a Cores,
@@ -39,6 +41,7 @@ impl RunFacts<'_> {
             "workers": self.workers.iter().map(|w| json!({"worker": w.index, "core": w.core})).collect::<Vec<_>>(),
             "control_core": self.cores.control,
             "receive_pool_bytes": self.workers.iter().map(|w| w.receive_pool_bytes).sum::<usize>(),
+            "canary": self.canary.map(Canary::facts),
             "record_pool_bytes": self.blocks * BLOCK_BYTES,
         });
         if let (Value::Object(fields), Value::Object(more)) = (&mut environment, more) {
@@ -105,6 +108,9 @@ pub(super) fn announce(plan: &Plan, facts: &RunFacts<'_>, dir: &Path, voice: &Vo
         facts.workers.iter().map(|w| w.receive_pool_bytes).sum::<usize>() / 1024,
         facts.blocks * BLOCK_BYTES / 1024,
     ));
+    if let Some(canary) = facts.canary {
+        voice.say(format!("canary   {}", canary.words()));
+    }
     voice.say(format!("records  {}", dir.display()));
 }
 
