@@ -380,6 +380,10 @@ run_args! {
     /// by name and refused ends the run
     #[arg(long, value_enum, help_heading = "Harness")]
     arm: Option<Arm>,
+    /// Keep one slow stream from each worker to a mock on this host while the load runs: its rows (canary.jsonl) against
+    /// the mock's log (canary-truth.jsonl) show the client's error under this load, and count in no result
+    #[arg(long, help_heading = "Harness")]
+    canary: bool,
     /// Kernel stamps (falling back aloud), or the harness's own only [default: kernel]
     #[arg(long, value_enum, help_heading = "Harness")]
     stamps: Option<Stamps>,

@@ -114,6 +114,8 @@ pub struct Plan {
     pub arm: Arm,
     /// Stamps asked for.
     pub stamps: Stamps,
+    /// A stream to a mock beside the load.
+    pub canary: bool,
     /// Worker threads; None: as many as there are cores but one.
     pub workers: Option<u32>,
     /// Their cores; None: the first ones allowed.
@@ -267,6 +269,7 @@ impl Plan {
             arm: args.arm.unwrap_or(Arm::Uring),
             arm_by_name: args.arm.is_some(),
             stamps: args.stamps.unwrap_or(Stamps::Kernel),
+            canary: args.canary,
             workers: args.workers,
             cores: args.cores.as_ref().map(|c| c.0.clone()),
             declared: args.declare.iter().map(|p| (p.0.clone(), p.1.clone())).collect(),

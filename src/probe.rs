@@ -1,7 +1,7 @@
 //! One request, shown event by event: what does this server send, and when.
 
 use crate::campaign::recorder::{Desk, Recorder};
-use crate::campaign::{Ticket, feeder::Tickets};
+use crate::campaign::{RowFile, Ticket, feeder::Tickets};
 use crate::reading::Asked;
 use crate::rundir::row::{Phase, Row, StampSource};
 use bench_engine::clock::{Clock, SystemClock};
@@ -48,6 +48,7 @@ impl OneRequest {
                 limits: self.limits,
                 streamed: self.streamed,
                 reuse: true,
+                canary: None,
             },
             slots: vec![1],
             cores: vec![core],
@@ -65,7 +66,7 @@ impl OneRequest {
             streamed: self.streamed,
         };
         if let Ok(mut tickets) = tickets.lock() {
-            tickets.insert(0, Ticket { cell: 0, window: 0, asked });
+            tickets.insert(0, Ticket { cell: 0, window: 0, file: RowFile::Requests, asked });
         }
         let _ = shared.supply.push(Job::new(0, self.request.clone()));
         shared.supply_over.store(true, Ordering::Release);
@@ -80,6 +81,7 @@ impl OneRequest {
                 stamps: if found.stamps { StampSource::Kernel } else { StampSource::User },
                 secret: self.secret.as_deref(),
                 out: &mut lines,
+                canary_out: None,
             };
             let recording = scope.spawn(|| recorder.run());
             let ran = run_one(&engine);

@@ -99,7 +99,7 @@ impl Engine {
                 .name(format!("worker-{index}"))
                 .spawn(move || {
                     let (orders, answers) = (&take_order, &answer);
-                    let driver = DriverOptions { connections: slots, stamps };
+                    let driver = DriverOptions { connections: worker.connections(), stamps };
                     let served = match kind {
                         DriverKind::Uring => set_up(worker, core, kind, shared, || {
                             let driver = UringDriver::new(driver)?;

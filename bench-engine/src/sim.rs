@@ -129,6 +129,7 @@ pub struct SimDriver<P> {
     clock: SimClock,
     peer: P,
     opened: u32,
+    opened_to: Vec<SocketAddr>,
     serial_of: HashMap<ConnId, u32>,
     live: HashMap<u32, Connection>,
     outbox: VecDeque<(u32, u64, Bytes)>,
@@ -148,6 +149,7 @@ impl<P: Peer> SimDriver<P> {
             clock,
             peer,
             opened: 0,
+            opened_to: Vec::new(),
             serial_of: HashMap::new(),
             live: HashMap::new(),
             outbox: VecDeque::new(),
@@ -167,6 +169,11 @@ impl<P: Peer> SimDriver<P> {
     /// Attempts to connect so far.
     pub fn opened(&self) -> u32 {
         self.opened
+    }
+
+    /// Where each attempt to connect went, in order.
+    pub fn opened_to(&self) -> &[SocketAddr] {
+        &self.opened_to
     }
 
     /// Connections that are neither closed nor refused.
@@ -257,9 +264,10 @@ impl<P: Peer> Driver for SimDriver<P> {
         self.clock.now()
     }
 
-    fn open(&mut self, conn: ConnId, _to: SocketAddr) {
+    fn open(&mut self, conn: ConnId, to: SocketAddr) {
         let (serial, now) = (self.opened, self.clock.now());
         self.opened += 1;
+        self.opened_to.push(to);
         assert!(self.serial_of.insert(conn, serial).is_none(), "a connection is opened once");
         self.live.insert(serial, Connection { conn, requests: 0, last_wall: None });
         match self.peer.open(serial) {

@@ -18,12 +18,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 const LONGEST_WAIT: Nanos = Nanos::from_millis(50);
 /// Wait between looks at an empty supply.
 const HUNGRY_WAIT: Nanos = Nanos::from_micros(200);
+/// Most requests ready for the canaries of all workers.
+const CANARY_SUPPLY: usize = 256;
 
 /// What workers share with the feeder and the record reader. All of it lock-free and of fixed size.
 #[derive(Debug)]
 pub struct Shared {
     /// Requests in order of their trace, which is that of their dues where they have one.
     pub supply: ArrayQueue<Job>,
+    /// Requests for the canaries: any worker's takes the next one.
+    pub canary_supply: ArrayQueue<Job>,
     /// Nothing more will be put into the supply in this window.
     pub supply_over: AtomicBool,
     /// Empty blocks.
@@ -43,6 +47,7 @@ impl Shared {
         while pool.push(Block::default()).is_ok() {}
         Shared {
             supply: ArrayQueue::new(depth.max(1)),
+            canary_supply: ArrayQueue::new(CANARY_SUPPLY),
             supply_over: AtomicBool::new(false),
             messages: ArrayQueue::new(blocks + slots + 256),
             pool,
@@ -95,7 +100,7 @@ pub enum Message {
 pub struct WorkerOptions {
     /// From 0.
     pub index: u32,
-    /// Most slots of any window.
+    /// Most slots of any window, the canary's not counted.
     pub slots: u32,
     /// The server.
     pub address: SocketAddr,
@@ -105,6 +110,47 @@ pub struct WorkerOptions {
     pub streamed: bool,
     /// Keep connections, or open one for each request.
     pub reuse: bool,
+    /// A server of known truth that one more slot, after those of the load, keeps a stream to while a window runs. That
+    /// stream counts in nothing that is reported of the load, but for the driver's own counters.
+    pub canary: Option<SocketAddr>,
+}
+
+/// What a slot is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SlotKind {
+    /// The load that is measured.
+    Load,
+    /// One request after another to a server of known truth.
+    Canary,
+}
+
+impl WorkerOptions {
+    /// Connections that the driver must have room for.
+    pub fn connections(&self) -> u32 {
+        self.slots + u32::from(self.canary.is_some())
+    }
+
+    fn kind(&self, slot: u32) -> SlotKind {
+        if slot < self.slots { SlotKind::Load } else { SlotKind::Canary }
+    }
+}
+
+/// Whom slots of one kind speak to, and how.
+#[derive(Debug)]
+struct Server {
+    address: SocketAddr,
+    streamed: bool,
+    reuse: bool,
+    keep_alive: KeepAlive,
+}
+
+/// The canary of a worker.
+#[derive(Debug)]
+struct Canary {
+    server: Server,
+    slot: u32,
+    /// It is free and a window runs.
+    waiting: bool,
 }
 
 /// What opening the connections before a window came to.
@@ -239,7 +285,9 @@ struct Desk {
     /// Slots being opened before a window.
     preparing: u32,
     prepared: Prepared,
-    keep_alive: KeepAlive,
+    /// Of the load.
+    server: Server,
+    canary: Option<Canary>,
     sequence: u64,
     now: Instant,
     stopping: bool,
@@ -268,7 +316,14 @@ impl Blocks for SlotBlocks<'_> {
 impl<D: Driver> Worker<D> {
     /// A worker without connections.
     pub fn new(driver: D, options: WorkerOptions, shared: Arc<Shared>) -> Self {
-        let slots = options.slots as usize;
+        let slots = options.connections() as usize;
+        let WorkerOptions { address, streamed, reuse, .. } = options;
+        let server = Server { address, streamed, reuse, keep_alive: KeepAlive::default() };
+        let canary = options.canary.map(|address| Canary {
+            server: Server { address, streamed: true, reuse: true, keep_alive: KeepAlive::default() },
+            slot: options.slots,
+            waiting: false,
+        });
         let due = Due { at: Instant::default(), wall: None };
         let desk = Desk {
             options,
@@ -276,14 +331,15 @@ impl<D: Driver> Worker<D> {
             conns: (0..slots).map(|_| Conn::Closed { by_server: false }).collect(),
             exchanges: (0..slots).map(|_| Exchange::default()).collect(),
             free_at: vec![due; slots].into_boxed_slice(),
-            timers: Timers::new(options.limits, options.slots),
+            timers: Timers::new(options.limits, options.connections()),
             actions: Vec::with_capacity(slots * 4 + 16),
             hungry: VecDeque::with_capacity(slots),
             dispatch: Dispatch::Closed { live: 0 },
             idle: Idle { connected: Vec::with_capacity(slots), unconnected: Vec::with_capacity(slots) },
             preparing: 0,
             prepared: Prepared::default(),
-            keep_alive: KeepAlive::default(),
+            server,
+            canary,
             sequence: 0,
             now: driver.now(),
             stopping: false,
@@ -302,7 +358,7 @@ impl<D: Driver> Worker<D> {
         self.act();
         let desk = &mut self.desk;
         desk.now = self.driver.now();
-        if desk.options.reuse && desk.keep_alive != KeepAlive::Refused {
+        if desk.server.reuse && desk.server.keep_alive != KeepAlive::Refused {
             (0..slots).for_each(|slot| desk.open_ahead(slot));
         }
         self.act();
@@ -331,9 +387,11 @@ impl<D: Driver> Worker<D> {
         while !self.desk.window_is_over() {
             self.turn();
         }
+        self.desk.end_canary();
+        self.act();
         let mut report = self.desk.report;
         report.worker = self.desk.options.index;
-        report.keep_alive = self.desk.keep_alive;
+        report.keep_alive = self.desk.server.keep_alive;
         report.driver = since(self.driver.counters(), before);
         report
     }
@@ -369,7 +427,7 @@ impl<D: Driver> Worker<D> {
     fn act(&mut self) {
         for i in 0..self.desk.actions.len() {
             match self.desk.actions[i] {
-                Action::Open(slot) => self.driver.open(ConnId(slot), self.desk.options.address),
+                Action::Open(slot) => self.driver.open(ConnId(slot), self.desk.server_of(slot).address),
                 Action::Close(slot) => self.driver.close(ConnId(slot)),
                 Action::Send(slot) => {
                     if let Some((sequence, request)) = self.desk.outgoing(slot) {
@@ -426,6 +484,42 @@ impl Desk {
                 (0..slots).rev().for_each(|slot| self.idle.put(slot, &self.conns[slot as usize]));
                 self.dispatch_due();
             }
+        }
+        if let Some(canary) = &mut self.canary {
+            canary.waiting = true;
+            self.free_at[canary.slot as usize] = Due { at: opened, wall: None };
+        }
+        self.feed_canary();
+    }
+
+    /// The server of a slot.
+    fn server_of(&mut self, slot: u32) -> &mut Server {
+        match (self.options.kind(slot), &mut self.canary) {
+            (SlotKind::Canary, Some(canary)) => &mut canary.server,
+            (SlotKind::Canary, None) => panic!("slot {slot} is beyond those of the plan"),
+            (SlotKind::Load, _) => &mut self.server,
+        }
+    }
+
+    /// The canary takes its next request, when it is free and the window goes on.
+    fn feed_canary(&mut self) {
+        if self.stopping || self.window_is_over() {
+            return;
+        }
+        let Some(canary) = self.canary.as_mut().filter(|canary| canary.waiting) else { return };
+        if let Some(job) = self.shared.canary_supply.pop() {
+            canary.waiting = false;
+            let slot = canary.slot;
+            self.start(slot, Current::new(job, self.free_at[slot as usize], self.now));
+        }
+    }
+
+    /// The window is over, and with it the canary's request.
+    fn end_canary(&mut self) {
+        let Some(slot) = self.canary.as_ref().map(|canary| canary.slot) else { return };
+        self.censor(slot);
+        if let Some(canary) = &mut self.canary {
+            canary.waiting = false;
         }
     }
 
@@ -492,8 +586,16 @@ impl Desk {
         self.actions.push(Action::Open(slot));
     }
 
-    /// A slot has become free. In closed loop it takes the next request; when none is ready, that is counted once.
+    /// A slot has become free.
     fn is_free(&mut self, slot: u32) {
+        match (self.options.kind(slot), &mut self.canary) {
+            (SlotKind::Canary, Some(canary)) => canary.waiting = true,
+            _ => self.load_slot_is_free(slot),
+        }
+    }
+
+    /// A slot of the load has become free. In closed loop it takes the next request; when none is ready, that is counted once.
+    fn load_slot_is_free(&mut self, slot: u32) {
         match &mut self.dispatch {
             Dispatch::Closed { .. } => {
                 let waiting = self.hungry.len();
@@ -540,7 +642,8 @@ impl Desk {
         current.sequence = self.sequence;
         current.reused = open.carried > 0;
         current.reopened = open.carried == 0 && open.replaces;
-        self.exchanges[slot as usize].begin(self.options.streamed);
+        let streamed = self.server_of(slot).streamed;
+        self.exchanges[slot as usize].begin(streamed);
         self.timers.arm(Timer::Stall, slot, self.now);
         self.conns[slot as usize] = Conn::Busy(open, current);
         self.actions.push(Action::Send(slot));
@@ -553,7 +656,7 @@ impl Desk {
         }
     }
 
-    /// Timers, hungry slots, requests that are due, and a stop from outside.
+    /// Timers, hungry slots, requests that are due, a stop from outside, and the canary.
     fn after_turn(&mut self, now: Instant) {
         self.now = now;
         while let Some((timer, slot)) = self.timers.expired(now) {
@@ -567,6 +670,7 @@ impl Desk {
             self.stop();
         }
         self.dispatch_due();
+        self.feed_canary();
     }
 
     fn stop(&mut self) {
@@ -584,15 +688,25 @@ impl Desk {
                 }
             }
         }
-        for slot in 0..self.options.slots {
-            let conn = std::mem::replace(&mut self.conns[slot as usize], Conn::Closed { by_server: false });
-            match conn {
-                Conn::Busy(_, current) | Conn::Opening { current: Some(current), .. } => {
-                    self.actions.push(Action::Close(slot));
-                    self.end(slot, current, Ending::Censored, None);
-                }
-                other => self.conns[slot as usize] = other,
+        (0..self.options.slots).for_each(|slot| self.censor(slot));
+    }
+
+    /// Cuts the request of a slot short, if it has one.
+    fn censor(&mut self, slot: u32) {
+        let conn = std::mem::replace(&mut self.conns[slot as usize], Conn::Closed { by_server: false });
+        match conn {
+            Conn::Busy(_, current) | Conn::Opening { current: Some(current), .. } => {
+                self.actions.push(Action::Close(slot));
+                self.end(slot, current, Ending::Censored, None);
             }
+            other => self.conns[slot as usize] = other,
+        }
+    }
+
+    /// Adds to a count that is about the load: what the canary meets is in its own records.
+    fn count(&mut self, slot: u32, count: impl FnOnce(&mut WindowReport) -> &mut u32, n: u32) {
+        if self.options.kind(slot) == SlotKind::Load {
+            *count(&mut self.report) += n;
         }
     }
 
@@ -686,7 +800,7 @@ impl Desk {
     fn on_connected(&mut self, slot: u32, at: Instant) {
         self.now = at;
         self.timers.disarm(Timer::Connect, slot);
-        self.report.opened += 1;
+        self.count(slot, |r| &mut r.opened, 1);
         let conn = std::mem::replace(&mut self.conns[slot as usize], Conn::Closed { by_server: false });
         let Conn::Opening { since, replaces, current } = conn else {
             panic!("slot {slot} was connected without having asked for it");
@@ -760,17 +874,19 @@ impl Desk {
         let exchange = &self.exchanges[slot as usize];
         let whole = ending == Ending::Complete && all && current.sent.is_some();
         let kept = whole && exchange.keep_alive();
+        let keeps = exchange.keep_alive();
+        let server = self.server_of(slot);
         if kept && open.carried > 0 {
-            self.keep_alive.reuse_worked();
+            server.keep_alive.reuse_worked();
         }
-        self.conns[slot as usize] = if kept && self.options.reuse && self.keep_alive != KeepAlive::Refused {
+        let (reuse, refuses) = (server.reuse, server.keep_alive == KeepAlive::Refused);
+        self.conns[slot as usize] = if kept && reuse && !refuses {
             Conn::Ready(Open { carried: open.carried + 1, idle_since: self.now, ..open })
         } else {
             self.actions.push(Action::Close(slot));
             // where each request has a connection of its own, its end is nobody's doing but ours
-            let refused = !exchange.keep_alive() || self.keep_alive == KeepAlive::Refused;
-            let by_server = whole && self.options.reuse && refused;
-            self.report.closed_by_server += u32::from(by_server);
+            let by_server = whole && reuse && (!keeps || refuses);
+            self.count(slot, |r| &mut r.closed_by_server, u32::from(by_server));
             Conn::Closed { by_server }
         };
         self.end(slot, current, ending, Some(end));
@@ -783,9 +899,10 @@ impl Desk {
         match conn {
             Conn::Busy(open, current) => {
                 self.actions.push(Action::Close(slot));
-                self.report.closed_by_server += 1;
+                self.count(slot, |r| &mut r.closed_by_server, 1);
                 if current.may_retry() {
-                    self.keep_alive.found_closed(open, self.now);
+                    let now = self.now;
+                    self.server_of(slot).keep_alive.found_closed(open, now);
                     self.exchanges[slot as usize].cut_tape().into_iter().for_each(|block| {
                         // nothing was read, so nothing of worth is on it
                         let _ = self.shared.pool.push(block);
@@ -802,16 +919,20 @@ impl Desk {
             }
             Conn::Ready(open) => {
                 self.actions.push(Action::Close(slot));
-                self.report.closed_by_server += 1;
-                self.keep_alive.found_closed(open, self.now);
+                self.count(slot, |r| &mut r.closed_by_server, 1);
+                let now = self.now;
+                self.server_of(slot).keep_alive.found_closed(open, now);
             }
             other => self.conns[slot as usize] = other,
         }
     }
 
     fn with_exchange<T>(&mut self, slot: u32, f: impl FnOnce(&mut Exchange, &mut SlotBlocks<'_>) -> T) -> T {
-        let exhausted = &mut self.report.pool_exhausted;
-        let mut blocks = SlotBlocks { shared: &self.shared, worker: self.options.index, conn: slot, exhausted };
-        f(&mut self.exchanges[slot as usize], &mut blocks)
+        let mut exhausted = 0;
+        let (worker, conn) = (self.options.index, slot);
+        let mut blocks = SlotBlocks { shared: &self.shared, worker, conn, exhausted: &mut exhausted };
+        let result = f(&mut self.exchanges[slot as usize], &mut blocks);
+        self.count(slot, |r| &mut r.pool_exhausted, exhausted);
+        result
     }
 }

@@ -64,6 +64,7 @@ fn worker<P: Peer>(clock: &SimClock, shared: &Arc<Shared>, peer: P, index: u32, 
         limits: Limits::default(),
         streamed: true,
         reuse: true,
+        canary: None,
     };
     Worker::new(SimDriver::new(clock.clone(), peer), options, Arc::clone(shared))
 }

@@ -158,6 +158,7 @@ impl<P: Peer> Stage<P> {
             limits: Limits::default(),
             streamed: true,
             reuse: true,
+            canary: None,
         };
         change(&mut options);
         let worker = Worker::new(SimDriver::new(clock.clone(), peer), options, Arc::clone(&shared));
@@ -531,6 +532,7 @@ fn a_client_that_was_stopped_sees_late_and_stamps_do_not_move() {
             limits: Limits::default(),
             streamed: true,
             reuse: true,
+            canary: None,
         };
         let worker = Worker::new(SimDriver::new(clock.clone(), peer), options, Arc::clone(&shared));
         Stage { clock, shared, worker, slots: 1, blocks: 64, log: Log::default() }

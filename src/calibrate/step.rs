@@ -2,10 +2,10 @@
 
 use super::document::{Family, Step, StepClient, StepLoad};
 use super::evidence::Evidence;
+use crate::analysis::definitions::rules::GateState;
 use crate::campaign::{self, Voice};
 use crate::cli::{Arm, Connection, List, RunArgs, Stamps};
 use crate::plan::{Calibrations, Plan};
-use crate::analysis::definitions::rules::GateState;
 use crate::rundir::run_json::{Window, WorkerLoad};
 use anyhow::{Context, bail};
 use calibration::closure::Closure;
@@ -206,9 +206,7 @@ fn mock_reason(load: &StepLoad, events_per_s: f64, evidence: &Evidence) -> Optio
 }
 
 fn client(window: &Window, evidence: &Evidence) -> StepClient {
-    let most = |of: fn(&WorkerLoad) -> Option<f64>| {
-        window.client.workers.iter().filter_map(of).max_by(f64::total_cmp)
-    };
+    let most = |of: fn(&WorkerLoad) -> Option<f64>| window.client.workers.iter().filter_map(of).max_by(f64::total_cmp);
     StepClient {
         cpu_per_wall: most(|w| w.cpu_per_wall),
         busy: most(|w| w.busy),

@@ -1,5 +1,6 @@
 //! What is said and written before the first request: the plan, the environment, what it will take.
 
+use super::canary::Canary;
 use super::server::Server;
 use super::{Cores, Voice, environment};
 use crate::cli::Connection;
@@ -18,6 +19,7 @@ use std::path::Path;
 pub(super) struct RunFacts<'a> {
     pub(super) plan: &'a Plan,
     pub(super) server: &'a Server,
+    pub(super) canary: Option<&'a Canary>,
     pub(super) found: &'a Capabilities,
     /// Why the default arm is not used.
     pub(super) refused: Option<&'a RingError>,
@@ -48,6 +50,7 @@ impl RunFacts<'_> {
             "workers": self.workers.iter().map(|w| json!({"worker": w.index, "core": w.core})).collect::<Vec<_>>(),
             "control_core": self.cores.control,
             "receive_pool_bytes": self.workers.iter().map(|w| w.receive_pool_bytes).sum::<usize>(),
+            "canary": self.canary.map(Canary::facts),
             "record_pool_bytes": self.blocks * BLOCK_BYTES,
         });
         if let (Value::Object(fields), Value::Object(more)) = (&mut environment, more) {
@@ -117,6 +120,9 @@ pub(super) fn announce(plan: &Plan, facts: &RunFacts<'_>, dir: &Path, voice: &Vo
         facts.workers.iter().map(|w| w.receive_pool_bytes).sum::<usize>() / 1024,
         facts.blocks * BLOCK_BYTES / 1024,
     ));
+    if let Some(canary) = facts.canary {
+        voice.say(format!("canary   {}", canary.words()));
+    }
     voice.say(format!("records  {}", dir.display()));
 }
 

@@ -1,6 +1,6 @@
 //! Makes requests ahead of their turn, on the control core: text, body, head, in order of trace id.
 
-use super::Ticket;
+use super::{RowFile, Ticket};
 use crate::load_point::Cell;
 use crate::reading::Asked;
 use crate::rundir::row::Phase;
@@ -140,7 +140,7 @@ impl Feeder<'_> {
         };
         let id = self.serial << 24 | trace_id;
         if let Ok(mut tickets) = self.tickets.lock() {
-            tickets.insert(id, Ticket { cell: self.index, window: self.window, asked });
+            tickets.insert(id, Ticket { cell: self.index, window: self.window, file: RowFile::Requests, asked });
         }
         Job { due, ..Job::new(id, request) }
     }

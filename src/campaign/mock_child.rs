@@ -23,7 +23,20 @@ impl MockChild {
     /// # Errors
     /// The mock's own words, or why it could not be started.
     pub fn start(core: Option<usize>, truth: &Path, flags: &[&str]) -> anyhow::Result<Self> {
+        Self::spawn(Command::new(std::env::current_exe()?), core, truth, flags)
+    }
+
+    /// The same, without the environment variable `hidden`.
+    ///
+    /// # Errors
+    /// As for [`MockChild::start`].
+    pub fn start_without(hidden: &str, core: Option<usize>, truth: &Path, flags: &[&str]) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
+        command.env_remove(hidden);
+        Self::spawn(command, core, truth, flags)
+    }
+
+    fn spawn(mut command: Command, core: Option<usize>, truth: &Path, flags: &[&str]) -> anyhow::Result<Self> {
         command.args(["mock", "--until-stdin-closes", "--truth"]).arg(truth).args(flags);
         if let Some(core) = core {
             command.arg("--core").arg(core.to_string());

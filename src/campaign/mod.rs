@@ -1,6 +1,7 @@
 //! One campaign: load points x windows against one server, every fact of it on disk.
 
 mod announcement;
+mod canary;
 pub mod environment;
 pub mod feeder;
 pub mod health;
@@ -18,6 +19,8 @@ use crate::reading::Asked;
 use crate::report;
 use crate::rundir::row::StampSource;
 use crate::rundir::run_json::RunJson;
+pub use canary::{ROWS as CANARY_ROWS, TRUTH as CANARY_TRUTH};
+
 use announcement::{RunFacts, announce, dry_run, plan_document};
 use anyhow::{Context, bail};
 use bench_engine::clock::{Clock, SystemClock};
@@ -25,6 +28,7 @@ use bench_engine::engine::{Engine, EngineOptions, WorkerInfo, spread};
 use bench_engine::io::capabilities::{Capabilities, capabilities, choose};
 use bench_engine::io::uring::RingError;
 use bench_engine::worker::{Shared, WorkerOptions};
+use canary::Canary;
 use server::{body_template, find_server, request_template};
 use std::fs::{self, File};
 use std::io::Write;
@@ -40,8 +44,19 @@ pub struct Ticket {
     pub cell: u32,
     /// Window.
     pub window: u32,
+    /// Where its row goes.
+    pub file: RowFile,
     /// What it asks for.
     pub asked: Asked,
+}
+
+/// Where a row goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowFile {
+    /// `requests.jsonl`: the load.
+    Requests,
+    /// `canary.jsonl`: in no count and no result.
+    Canary,
 }
 
 /// How a campaign ended.
@@ -93,7 +108,9 @@ pub(crate) struct Cores {
 pub fn run(plan: &Plan, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result<Option<Ended>> {
     let cores = cores(plan.cores.as_deref(), plan.workers)?;
     let most = plan.most_connections();
-    let descriptors = u64::from(most) * 3 + 128;
+    let canaries = if plan.canary { cores.workers.len() as u32 } else { 0 };
+    let connections = most + canaries;
+    let descriptors = u64::from(connections) * 3 + 128;
     if let Some(words) = environment::ensure_descriptors(descriptors).map_err(anyhow::Error::msg)? {
         voice.say(words);
     }
@@ -109,6 +126,10 @@ pub fn run(plan: &Plan, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result
     let started_at = timestamp(clock.wall().ns());
     let dir = run_directory(plan, &started_at)?;
     let server = find_server(plan, &dir, cores.control, stop, voice)?;
+    let canary = match plan.canary {
+        true => Some(Canary::start(cores.control, &dir, cores.workers.len(), &plan.target.api_key_env.0)?),
+        false => None,
+    };
     let found = capabilities(choice.driver)?;
     if plan.stamps == Stamps::Kernel && !found.stamps {
         voice.say("WARNING: kernel stamps do not come here: user stamps only, net and tare are not available");
@@ -121,8 +142,8 @@ pub fn run(plan: &Plan, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result
     let request = request_template(plan, &server)?;
     let reuse = plan.connection == Connection::Reuse;
     let slots = spread(most, cores.workers.len() as u32);
-    let blocks = most as usize + SPARE_BLOCKS;
-    let shared = Arc::new(Shared::new(most as usize, blocks, plan.supply_depth()));
+    let blocks = connections as usize + SPARE_BLOCKS;
+    let shared = Arc::new(Shared::new(connections as usize, blocks, plan.supply_depth()));
     let options = EngineOptions {
         worker: WorkerOptions {
             index: 0,
@@ -131,6 +152,7 @@ pub fn run(plan: &Plan, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result
             limits: plan.limits,
             streamed: plan.stream,
             reuse,
+            canary: canary.as_ref().map(|canary| canary.address),
         },
         slots,
         cores: cores.workers.clone(),
@@ -142,8 +164,17 @@ pub fn run(plan: &Plan, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result
         bench_engine::cpu::pin(core)?;
     }
     let refused = choice.refused.as_ref();
-    let facts =
-        RunFacts { plan, server: &server, found: &found, refused, workers: &workers, cores: &cores, origin, blocks };
+    let facts = RunFacts {
+        plan,
+        server: &server,
+        canary: canary.as_ref(),
+        found: &found,
+        refused,
+        workers: &workers,
+        cores: &cores,
+        origin,
+        blocks,
+    };
     let environment = facts.environment();
     let calibration = calibration_for(plan, &cores, &found)?;
     let plan_json = plan_document(plan, &run_id, &started_at, &server.model, environment, &calibration)?;
@@ -159,6 +190,7 @@ pub fn run(plan: &Plan, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result
         shared: &shared,
         request: &request,
         body: &body,
+        canary: canary.as_ref(),
         secret: server.secret.as_deref(),
         stamps: if found.stamps { StampSource::Kernel } else { StampSource::User },
         stop,
@@ -166,6 +198,9 @@ pub fn run(plan: &Plan, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result
     };
     let interrupted = campaign.run_windows()?;
     drop(engine);
+    if let Some(canary) = canary {
+        canary.stop();
+    }
     if let Some(mock) = server.mock {
         mock.stop();
     }

@@ -1,10 +1,11 @@
 //! The record reader: takes blocks and finished exchanges from the workers, reads JSON, maps stamps, writes
-//! `requests.jsonl`. It runs on the control core and takes the clock pairs as well.
+//! `requests.jsonl`, and `canary.jsonl` when there is a canary. It runs on the control core and takes the clock pairs as well.
 
 use super::feeder::Tickets;
-use crate::reading::{Place, Reading};
+use super::{RowFile, Ticket};
+use crate::reading::{FinishedRow, Place, Reading};
 use crate::rundir::chain::Chain;
-use crate::rundir::row::{Outcome, StampSource};
+use crate::rundir::row::{Outcome, Row, StampSource};
 use bench_engine::clock::{Clock, ClockMap, SystemClock};
 use bench_engine::record::Finished;
 use bench_engine::units::{Instant, Nanos, WallInstant};
@@ -97,6 +98,8 @@ pub struct Recorder<'a, W: Write> {
     pub secret: Option<&'a str>,
     /// `requests.jsonl`.
     pub out: W,
+    /// `canary.jsonl`, when there is a canary. It has a hash chain of its own.
+    pub canary_out: Option<W>,
 }
 
 struct Waiting {
@@ -113,7 +116,7 @@ impl<W: Write> Recorder<'_, W> {
     pub fn run(mut self) -> io::Result<()> {
         let mut readings: HashMap<(u32, u32), Reading> = HashMap::new();
         let mut waiting: VecDeque<Waiting> = VecDeque::new();
-        let (mut map, mut chain) = (ClockMap::default(), Chain::default());
+        let (mut map, mut chain, mut canary_chain) = (ClockMap::default(), Chain::default(), Chain::default());
         let mut next_pair = Instant::default();
         let mut failure: Option<io::Error> = None;
         self.publish(&chain);
@@ -156,7 +159,7 @@ impl<W: Write> Recorder<'_, W> {
             let before = waiting.len();
             while waiting.front().is_some_and(|w| self.is_ready(&w.finished, &map)) {
                 if let (Some(done), None) = (waiting.pop_front(), &failure) {
-                    failure = self.record(done, &map, &mut chain).err();
+                    failure = self.record(done, &map, &mut chain, &mut canary_chain).err();
                 }
             }
             if let (Some(_), false) = (&failure, self.desk.broken.load(Ordering::Relaxed)) {
@@ -166,14 +169,19 @@ impl<W: Write> Recorder<'_, W> {
                 if over && waiting.is_empty() {
                     break;
                 }
-                failure = failure.or(self.out.flush().err());
+                failure = failure.or(self.flush().err());
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
         match failure {
             Some(error) => Err(error),
-            None => self.out.flush(),
+            None => self.flush(),
         }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()?;
+        self.canary_out.as_mut().map_or(Ok(()), Write::flush)
     }
 
     fn give_back(&self, mut block: bench_engine::record::Block) {
@@ -189,9 +197,23 @@ impl<W: Write> Recorder<'_, W> {
         covered && (stamped || SystemClock.now() >= finished.ended + TX_STAMP_WAIT)
     }
 
-    fn record(&mut self, done: Waiting, map: &ClockMap, chain: &mut Chain) -> io::Result<()> {
+    fn record(&mut self, done: Waiting, map: &ClockMap, chain: &mut Chain, canary_chain: &mut Chain) -> io::Result<()> {
         let ticket = self.tickets.lock().ok().and_then(|mut t| t.remove(&done.finished.job));
         let ticket = ticket.ok_or_else(|| io::Error::other("a request was finished that nobody made"))?;
+        let finished = self.read(done, &ticket, map);
+        match (ticket.file, &mut self.canary_out) {
+            (RowFile::Canary, Some(out)) => write_row(out, &finished.row, canary_chain),
+            (RowFile::Canary, None) => Err(io::Error::other("a canary's request was finished, and there is none")),
+            (RowFile::Requests, _) => {
+                write_row(&mut self.out, &finished.row, chain)?;
+                self.publish(chain);
+                self.count(&finished);
+                Ok(())
+            }
+        }
+    }
+
+    fn read(&self, done: Waiting, ticket: &Ticket, map: &ClockMap) -> FinishedRow {
         let place = Place {
             run: self.run,
             cell: ticket.cell,
@@ -201,20 +223,16 @@ impl<W: Write> Recorder<'_, W> {
             stamps: self.stamps,
             secret: self.secret,
         };
-        let finished = done.reading.finish(&done.finished, &ticket.asked, place, map);
-        let row = finished.row;
-        let mut line = serde_json::to_string(&row)?;
-        chain.seal(&mut line);
-        line.push('\n');
-        self.out.write_all(line.as_bytes())?;
-        self.publish(chain);
-        let tally = &self.desk.tally;
+        done.reading.finish(&done.finished, &ticket.asked, place, map)
+    }
+
+    fn count(&self, finished: &FinishedRow) {
+        let (row, tally) = (&finished.row, &self.desk.tally);
         let missing = self.stamps == StampSource::Kernel && row.sent.is_some() && row.wire_out.is_none();
         tally.tx_stamps_missing.fetch_add(u64::from(missing), Ordering::Relaxed);
         tally.out_of_order.fetch_add(u64::from(finished.out_of_order), Ordering::Relaxed);
         tally.failed.fetch_add(u64::from(row.outcome == Outcome::Failed), Ordering::Relaxed);
         tally.rows.fetch_add(1, Ordering::Release);
-        Ok(())
     }
 
     fn publish(&self, chain: &Chain) {
@@ -222,6 +240,13 @@ impl<W: Write> Recorder<'_, W> {
             chain.last_hex().clone_into(&mut last);
         }
     }
+}
+
+fn write_row(out: &mut impl Write, row: &Row, chain: &mut Chain) -> io::Result<()> {
+    let mut line = serde_json::to_string(row)?;
+    chain.seal(&mut line);
+    line.push('\n');
+    out.write_all(line.as_bytes())
 }
 
 fn late(waiting: &mut VecDeque<Waiting>, worker: u32, sequence: u64, stamp: (WallInstant, Instant)) {

@@ -1,5 +1,6 @@
 //! The windows of a campaign, one round of all load points after another, each with its own facts on disk.
 
+use super::canary::{self, Canary};
 use super::feeder::{Feeder, Tickets};
 use super::recorder::{self, Recorder};
 use super::{Voice, health};
@@ -40,6 +41,7 @@ pub(super) struct Campaign<'a> {
     pub(super) shared: &'a Shared,
     pub(super) request: &'a RequestTemplate,
     pub(super) body: &'a BodyTemplate,
+    pub(super) canary: Option<&'a Canary>,
     pub(super) secret: Option<&'a str>,
     pub(super) stamps: StampSource,
     pub(super) stop: &'a AtomicBool,
@@ -64,6 +66,7 @@ impl Campaign<'_> {
             stamps: self.stamps,
             secret: self.secret,
             out: BufWriter::with_capacity(1 << 18, open("requests.jsonl")?),
+            canary_out: self.canary.map(|_| open(canary::ROWS)).transpose()?.map(BufWriter::new),
         };
         std::thread::scope(|scope| {
             let recording =
@@ -179,6 +182,9 @@ impl Campaign<'_> {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 self.sample(files)?;
+                let tend_canary =
+                    || self.canary.iter().for_each(|c| c.top_up(self.shared, tickets, place.index, place.window));
+                tend_canary();
                 opened = SystemClock.now() + LEAD;
                 opened_at.store(opened.ns(), Ordering::Release);
                 self.engine.begin(place.cell.load(), &slots, opened)?;
@@ -189,12 +195,14 @@ impl Campaign<'_> {
                     if self.stop.load(Ordering::Relaxed) || too_many || broken {
                         self.shared.stop.store(true, Ordering::Relaxed);
                     }
+                    tend_canary();
                     self.sample_when_due(&mut next_sample, files)?;
                     std::thread::sleep(TICK);
                 }
                 Ok(())
             };
             let ran = go();
+            self.canary.iter().for_each(|c| c.take_back(self.shared, tickets));
             let interrupted = self.shared.stop.load(Ordering::Relaxed);
             // whatever happened, the feeder must not wait for room that nobody makes
             self.shared.stop.store(true, Ordering::Relaxed);

@@ -96,7 +96,7 @@ fn the_counter_counts() {
 fn no_allocations(load: Load, mock: MockConfig, slots: u32, jobs: u64, reuse: bool) {
     for kind in [DriverKind::Uring, DriverKind::Epoll] {
         let Some(found) = found(kind) else { continue };
-        let options = DriverOptions { connections: slots, stamps: found.stamps };
+        let options = DriverOptions { connections: slots + 1, stamps: found.stamps };
         let counts = match kind {
             DriverKind::Uring => {
                 let driver = UringDriver::new(options).unwrap_or_else(|e| panic!("{e}"));
@@ -120,13 +120,15 @@ impl Drop for Over<'_> {
     }
 }
 
+/// An open loop has a canary beside it, which must allocate nothing either.
 fn window(driver: impl Driver, load: Load, mock: MockConfig, slots: u32, jobs: u64, reuse: bool) -> (u64, u64) {
     let mock = RunningMock::start(mock);
     let template = RequestTemplate::new("POST", "/v1/chat/completions", "mock", "text/event-stream", &[]);
     let template = template.expect("fields");
     let shared = Arc::new(Shared::new(slots as usize, 1024, jobs as usize));
     let law = ArrivalLaw::new(2_000.0, 1.0).expect("a law");
-    for (id, due) in (0..jobs).zip(law.schedule(7)) {
+    let canary = (load == Load::Open).then_some(mock.address);
+    for (id, due) in (0..jobs + 4).zip(law.schedule(7)) {
         let prompt = format!("n{id} {}", "word ".repeat(200));
         let messages = json!([{"role": "user", "content": prompt}]);
         let body = json!({"model": "mock", "stream": true, "max_tokens": 40, "messages": messages});
@@ -134,13 +136,23 @@ fn window(driver: impl Driver, load: Load, mock: MockConfig, slots: u32, jobs: u
         // a vector without spare room is the case in which `Bytes` puts its bookkeeping off to the first clone
         request.shrink_to_fit();
         let job = Job::new(id, request);
-        let job = if load == Load::Open { job.due_at(due) } else { job };
-        shared.supply.push(job).expect("room");
+        match load {
+            _ if id >= jobs => shared.canary_supply.push(job).expect("room"),
+            Load::Open => shared.supply.push(job.due_at(due)).expect("room"),
+            Load::Closed => shared.supply.push(job).expect("room"),
+        }
     }
     shared.supply_over.store(true, Ordering::Release);
     let over = AtomicBool::new(false);
-    let options =
-        WorkerOptions { index: 0, slots, address: mock.address, limits: Limits::default(), streamed: true, reuse };
+    let options = WorkerOptions {
+        index: 0,
+        slots,
+        address: mock.address,
+        limits: Limits::default(),
+        streamed: true,
+        reuse,
+        canary,
+    };
     let mut worker = Worker::new(driver, options, Arc::clone(&shared));
     std::thread::scope(|scope| {
         let (shared, over) = (&shared, &over);
@@ -152,7 +164,9 @@ fn window(driver: impl Driver, load: Load, mock: MockConfig, slots: u32, jobs: u
                     let block = match message {
                         Message::Block { block, .. } => Some(block),
                         Message::Finished(_, mut finished) => {
-                            endings.push(finished.ending);
+                            if finished.job < jobs {
+                                endings.push(finished.ending);
+                            }
                             finished.block.take()
                         }
                         Message::LateWireOut { .. } => None,
