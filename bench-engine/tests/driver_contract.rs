@@ -109,7 +109,7 @@ impl<D: Driver> Bench<D> {
 
     /// Turns until it is so; there is no other end to it than a great many turns.
     fn turn_until(&mut self, what: &str, is_so: impl Fn(&Log) -> bool) {
-        for _ in 0..3000 {
+        for _ in 0..1000 {
             if is_so(&self.log) {
                 return;
             }

@@ -151,7 +151,9 @@ pub struct DriverCounters {
     pub max_batch: u32,
     /// Completions.
     pub completions: u64,
-    /// Time between the return of a call with completions and the next wait, in ns.
+    /// Time from the return of a call with completions, or from the first call that sends, to the next wait, in ns. The
+    /// reads themselves lie inside it beside epoll and outside it in a ring, whose enter does them: it is not compared
+    /// across drivers.
     pub busy_ns: u64,
     /// Receives that ended without a reason of their own; armed again. Beside epoll there are none.
     pub receives_repeated: u64,

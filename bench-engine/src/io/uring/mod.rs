@@ -134,7 +134,7 @@ pub struct UringDriver {
     counters: DriverCounters,
     /// Enters refused because completions had overflowed.
     refused_enters: u64,
-    /// When the last batch began to be handled, while it is.
+    /// When what came or is sent began to be handled, while it is.
     handling_since: Option<Instant>,
 }
 
@@ -271,6 +271,9 @@ impl UringDriver {
             n += 1;
         }
         let submit = self.clock.now();
+        if n > 0 {
+            self.handling_since.get_or_insert(submit);
+        }
         self.submit_only();
         let handed = self.clock.now();
         for socket in &sent[..n] {
@@ -292,7 +295,7 @@ impl UringDriver {
         }));
         self.counters.ring_overflow = self.refused_enters + u64::from(self.ring.completion().overflow());
         if !batch.is_empty() {
-            self.handling_since = Some(seen);
+            self.handling_since.get_or_insert(seen);
             self.counters.batches += 1;
             self.counters.completions += batch.len() as u64;
             self.counters.max_batch = self.counters.max_batch.max(batch.len() as u32);
