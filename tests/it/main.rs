@@ -6,3 +6,4 @@ mod command_line;
 mod foreign_server;
 mod house_rules;
 mod live;
+mod mock_command;

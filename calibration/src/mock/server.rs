@@ -21,7 +21,7 @@ use nix::sys::epoll::{EpollEvent, EpollFlags};
 use nix::sys::eventfd::EventFd;
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{
     AddressFamily, Backlog, Shutdown, SockFlag, SockType, SockaddrStorage, accept4, bind, getpeername, getsockname,
@@ -33,6 +33,7 @@ use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Size of one read.
@@ -816,14 +817,30 @@ fn truth_log(config: &MockConfig) -> Result<(Option<LogFile>, Option<TruthServer
         file
     };
     let shown = file.try_clone().map_err(failed)?;
-    let log = LogFile::new(file).map_err(failed)?;
-    let Some(addr) = config.truth_listen else { return Ok((Some(log), None, fitness)) };
-    let server = TruthServer::start(addr, shown, log.written(), Arc::clone(&fitness));
+    // the threads started here leave all signals to the thread that paces, which ends the log in peace
+    let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK).map_err(system("pthread_sigmask"))?;
+    let started = start_log(config.truth_listen, file, shown, &fitness, &path);
+    mask.thread_set_mask().map_err(system("pthread_sigmask"))?;
+    let (log, server) = started?;
+    Ok((Some(log), server, fitness))
+}
+
+/// The threads that write the log and show it.
+fn start_log(
+    listen: Option<SocketAddr>,
+    file: File,
+    shown: File,
+    fitness: &Fitness,
+    path: &Path,
+) -> Result<(LogFile, Option<TruthServer>), MockError> {
+    let log = LogFile::new(file).map_err(|source| MockError::Truth { path: path.to_owned(), source })?;
+    let Some(addr) = listen else { return Ok((log, None)) };
+    let server = TruthServer::start(addr, shown, log.written(), Arc::clone(fitness));
     let server = server.map_err(|e| MockError::Listen {
         addr,
         source: e.raw_os_error().map_or(Errno::UnknownErrno, Errno::from_raw),
     })?;
-    Ok((Some(log), Some(server), fitness))
+    Ok((log, Some(server)))
 }
 
 /// Asks for as many descriptors as may be had; says so if that changed something.
