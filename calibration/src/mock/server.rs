@@ -155,6 +155,8 @@ pub(super) struct Server {
     /// When the loop began, and what its thread had used by then.
     began: (Instant, CoreUse),
     notes: Vec<String>,
+    /// What is formatted of the log is to go to its file.
+    hand_over: bool,
     /// Connections with stamps out.
     stamped: VecDeque<(u32, u32)>,
     /// Connections whose last record waits for stamps.
@@ -193,7 +195,7 @@ impl Server {
             free: Vec::new(),
             deadlines: Deadlines::default(),
             journal: Journal::new(file),
-            metrics: Metrics::default(),
+            metrics: Metrics::new(&config.model),
             admission: Admission::new(config.max_num_seqs),
             prefix_cache: (config.prefix_cache_blocks > 0).then(|| PrefixCache::new(config.prefix_cache_blocks)),
             blocks_held: 0,
@@ -203,6 +205,7 @@ impl Server {
             fitness_at: Instant::from_ns(0),
             began: (Instant::from_ns(0), CoreUse::default()),
             notes,
+            hand_over: false,
             stamped: VecDeque::new(),
             settling: Vec::new(),
             streams: 0,
@@ -350,7 +353,15 @@ impl Server {
         if self.truth_server.is_some() && now.saturating_since(self.fitness_at) > FITNESS_LATEST {
             self.show_fitness(now);
         }
-        // what is there goes to the file, so that a reader sees a row soon after its reply
+        // what is formatted goes to the file, so that a reader sees a row soon after its reply: once everything that this
+        // tick's clock pair placed is formatted, or at the latest now, if the last tick's could not be
+        if std::mem::replace(&mut self.hand_over, true) {
+            self.hand_over()?;
+        }
+        Ok(())
+    }
+
+    fn hand_over(&mut self) -> Result<(), MockError> {
         let handed = self.journal.hand_over(false);
         handed.map(|_| ()).map_err(|source| self.truth_error(source))
     }
@@ -399,6 +410,9 @@ impl Server {
         if self.journal.has_work(&self.map) {
             self.write_journal()?;
             return Ok(true);
+        }
+        if std::mem::replace(&mut self.hand_over, false) {
+            self.hand_over()?;
         }
         Ok(false)
     }
