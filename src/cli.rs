@@ -473,6 +473,8 @@ pub struct CalibrateArgs {
 
 /// Flags of `mock`.
 #[derive(Clone, Debug, Args)]
+// so that what is wrong with a negative time is said in words
+#[command(allow_negative_numbers = true)]
 pub struct MockArgs {
     /// Address to listen on; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDR", help_heading = "Address")]

@@ -7,5 +7,6 @@ mod command_line;
 mod foreign_server;
 mod house_rules;
 mod live;
+mod mock_command;
 mod open_loop;
 mod without_uring;

@@ -16,46 +16,51 @@ const REQUEST_BOUNDS: [f64; 21] = [
     1920.0, 7680.0,
 ];
 
-/// Durations counted by upper bounds.
+/// Durations counted by upper bounds. The text around the counts is made once, so that printing is cheap.
 #[derive(Clone, Debug)]
 struct Histogram {
-    name: &'static str,
-    help: &'static str,
-    bounds: Vec<u64>,
-    counts: Vec<u64>,
+    announcement: String,
+    /// A bound in ns, how many values lie above the one before and not above it, and the start of its line.
+    buckets: Vec<(u64, u64, String)>,
+    /// The starts of the last three lines: all, their number, their sum.
+    ends: [String; 3],
     sum: u128,
     n: u64,
 }
 
 impl Histogram {
-    fn new(name: &'static str, help: &'static str, bounds: &[f64]) -> Self {
-        let bounds: Vec<u64> = bounds.iter().map(|s| (s * 1e9).round() as u64).collect();
-        Histogram { name, help, counts: vec![0; bounds.len()], bounds, sum: 0, n: 0 }
+    fn new(model: &str, name: &str, help: &str, bounds: &[f64]) -> Self {
+        let line = |bound: &str| format!("vllm:{name}_bucket{{engine=\"0\",le=\"{bound}\",model_name=\"{model}\"}} ");
+        let whole = |what: &str| format!("vllm:{name}_{what}{{engine=\"0\",model_name=\"{model}\"}} ");
+        Histogram {
+            announcement: format!("# HELP vllm:{name} {help}\n# TYPE vllm:{name} histogram\n"),
+            buckets: bounds.iter().map(|s| ((s * 1e9).round() as u64, 0, line(&format!("{s:?}")))).collect(),
+            ends: [line("+Inf"), whole("count"), whole("sum")],
+            sum: 0,
+            n: 0,
+        }
     }
 
     fn add(&mut self, value: Nanos) {
         self.n += 1;
         self.sum += u128::from(value.ns());
-        if let Some(count) = self.bounds.iter().position(|bound| value.ns() <= *bound) {
-            self.counts[count] += 1;
+        if let Some((_, count, _)) = self.buckets.iter_mut().find(|(bound, ..)| value.ns() <= *bound) {
+            *count += 1;
         }
     }
 
-    fn print(&self, out: &mut String, labels: &(String, String)) {
-        let Histogram { name, help, .. } = self;
-        let (engine, model) = labels;
-        // writing to a string cannot fail
-        let _ = write!(out, "# HELP vllm:{name} {help}\n# TYPE vllm:{name} histogram\n");
+    fn print(&self, out: &mut String) {
+        out.push_str(&self.announcement);
         let mut below = 0;
-        for (bound, count) in self.bounds.iter().zip(&self.counts) {
+        for (_, count, line) in &self.buckets {
             below += count;
-            let bound = *bound as f64 / 1e9;
-            let _ = writeln!(out, "vllm:{name}_bucket{{{engine},le=\"{bound:?}\",{model}}} {below}.0");
+            out.push_str(line);
+            // writing to a string cannot fail
+            let _ = writeln!(out, "{below}.0");
         }
-        let (n, sum) = (self.n, self.sum as f64 / 1e9);
-        let _ = writeln!(out, "vllm:{name}_bucket{{{engine},le=\"+Inf\",{model}}} {n}.0");
-        let _ = writeln!(out, "vllm:{name}_count{{{engine},{model}}} {n}.0");
-        let _ = writeln!(out, "vllm:{name}_sum{{{engine},{model}}} {sum:?}");
+        let [all, count, sum] = &self.ends;
+        let n = self.n;
+        let _ = writeln!(out, "{all}{n}.0\n{count}{n}.0\n{sum}{:?}", self.sum as f64 / 1e9);
     }
 }
 
@@ -86,6 +91,8 @@ pub(super) enum Finish {
 #[derive(Debug)]
 pub(super) struct Metrics {
     pub(super) lateness: DurationCounts,
+    /// The model's name as a label holds it.
+    model: String,
     prompt_tokens: u64,
     generation_tokens: u64,
     finished: [u64; 3],
@@ -101,10 +108,22 @@ pub(super) struct Metrics {
     inference: Histogram,
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
-        let request = |name, help| Histogram::new(name, help, &REQUEST_BOUNDS);
-        let token = |name, help| Histogram::new(name, help, &PER_TOKEN_BOUNDS);
+/// What `/metrics` says that is not counted here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gauges {
+    pub running: u32,
+    pub waiting: u32,
+    /// Blocks that running requests hold, and all there are.
+    pub blocks: (u64, u64),
+    pub prefix_cache: bool,
+}
+
+impl Metrics {
+    /// `model` is the value of the label `model_name`.
+    pub(super) fn new(model: &str) -> Self {
+        let model = model.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        let request = |name, help| Histogram::new(&model, name, help, &REQUEST_BOUNDS);
+        let token = |name, help| Histogram::new(&model, name, help, &PER_TOKEN_BOUNDS);
         Metrics {
             lateness: DurationCounts::default(),
             prompt_tokens: 0,
@@ -113,6 +132,7 @@ impl Default for Metrics {
             cache_queries: 0,
             cache_hits: 0,
             ttft: Histogram::new(
+                &model,
                 "time_to_first_token_seconds",
                 "Histogram of time to first token in seconds.",
                 &TTFT_BOUNDS,
@@ -130,22 +150,10 @@ impl Default for Metrics {
                 "request_inference_time_seconds",
                 "Histogram of time spent in RUNNING phase for request.",
             ),
+            model,
         }
     }
-}
 
-/// What `/metrics` says that is not counted here.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Gauges<'a> {
-    pub model: &'a str,
-    pub running: u32,
-    pub waiting: u32,
-    /// Blocks that running requests hold, and all there are.
-    pub blocks: (u64, u64),
-    pub prefix_cache: bool,
-}
-
-impl Metrics {
     /// A request was asked whether its prompt is known.
     pub(super) fn looked_up(&mut self, prompt_tokens: u64, cached: u64) {
         self.cache_queries += prompt_tokens;
@@ -191,12 +199,11 @@ impl Metrics {
         }
     }
 
-    /// The text of `/metrics`: about 10 KB.
-    pub(super) fn print(&self, gauges: Gauges<'_>) -> String {
-        let mut out = String::with_capacity(16 << 10);
-        let model = gauges.model.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-        let labels = ("engine=\"0\"".to_owned(), format!("model_name=\"{model}\""));
-        let both = format!("{},{}", labels.0, labels.1);
+    /// The text of `/metrics`: about 20 KB.
+    pub(super) fn print(&self, gauges: Gauges) -> String {
+        let mut out = String::with_capacity(24 << 10);
+        let model = &self.model;
+        let both = format!("engine=\"0\",model_name=\"{model}\"");
         let mut one = |kind: &str, name: &str, help: &str, value: String| {
             let _ =
                 write!(out, "# HELP vllm:{name} {help}\n# TYPE vllm:{name} {kind}\nvllm:{name}{{{both}}} {value}\n");
@@ -246,8 +253,8 @@ impl Metrics {
              # TYPE vllm:request_success_total counter\n",
         );
         for (reason, n) in ["stop", "length", "abort"].iter().zip(self.finished) {
-            let (engine, model) = &labels;
-            let _ = writeln!(out, "vllm:request_success_total{{{engine},finished_reason=\"{reason}\",{model}}} {n}.0");
+            let labels = format!("engine=\"0\",finished_reason=\"{reason}\",model_name=\"{model}\"");
+            let _ = writeln!(out, "vllm:request_success_total{{{labels}}} {n}.0");
         }
         let histograms = [
             &self.ttft,
@@ -259,7 +266,7 @@ impl Metrics {
             &self.prefill,
             &self.decode,
         ];
-        histograms.iter().for_each(|histogram| histogram.print(&mut out, &labels));
+        histograms.iter().for_each(|histogram| histogram.print(&mut out));
         let caching = if gauges.prefix_cache { "True" } else { "False" };
         let _ = write!(
             out,
@@ -292,7 +299,7 @@ mod tests {
     #[test]
     fn the_text_says_what_was_done() {
         let at = |ms: u64| Instant::from_ns(ms * 1_000_000);
-        let mut metrics = Metrics::default();
+        let mut metrics = Metrics::new("a\"b");
         let mut stages = Stages {
             arrival: at(1_000),
             started: at(1_100),
@@ -308,7 +315,7 @@ mod tests {
         metrics.token_event(&mut stages, 1, at(1_400));
         metrics.finished(&stages, Finish::Length, 5, at(1_401));
         metrics.finished(&stages, Finish::Abort, 5, at(1_401));
-        let gauges = Gauges { model: "a\"b", running: 3, waiting: 2, blocks: (3, 12), prefix_cache: true };
+        let gauges = Gauges { running: 3, waiting: 2, blocks: (3, 12), prefix_cache: true };
         let text = metrics.print(gauges);
         let values = values(&text);
         let get = |name: &str, more: &str| {

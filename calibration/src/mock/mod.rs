@@ -1,8 +1,9 @@
 //! The known-truth server: OpenAI-compatible, streams on a given timeline, and logs what it really did.
 //!
-//! One thread on epoll and a timer: every write has an absolute deadline on CLOCK_MONOTONIC, slept for until
-//! shortly before and then waited for busily. Run it as a process of its own, so that it goes on telling the
-//! truth while its client is stopped.
+//! One thread paces, on epoll and a timer: every write has an absolute deadline on CLOCK_MONOTONIC, slept for until
+//! shortly before and then waited for busily. It formats the truth in the gaps between deadlines; a second thread
+//! does nothing but write blocks of it to the file, and a third serves it over HTTP if asked. Run the mock as a
+//! process of its own, so that it goes on telling the truth while its client is stopped.
 
 mod admission;
 mod connection;

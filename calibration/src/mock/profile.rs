@@ -15,6 +15,10 @@ const PER_EVENT_LIMIT: u32 = 10_000;
 const EVENT_LIMIT: u32 = 4 << 20;
 /// Most events in one write.
 const MERGE_LIMIT: u32 = 1_000;
+/// Largest write, in bytes: it stands in memory whole, for every stream.
+const WRITE_LIMIT: u64 = 64 << 20;
+/// Bytes of one token in an event, at most: its text under two names, and its id.
+const TOKEN_BYTES: u64 = 18;
 
 /// The keys of [`Settings`], for those who ask for another.
 const KEYS: &str = "ttft, itl, jitter, ttft_dist, itl_dist, lockstep, tokens, tokens_per_event, event_bytes, reasoning, \
@@ -192,7 +196,17 @@ impl Profile {
             ("the number of events in a write", "1 to 1,000", 1..=MERGE_LIMIT, self.merge_writes),
         ];
         let outside = counts.into_iter().find(|(_, _, range, n)| !range.contains(n));
-        outside.map(|(what, range, _, n)| (what, range, n.to_string()))
+        if let Some((what, range, _, n)) = outside {
+            return Some((what, range, n.to_string()));
+        }
+        let write = self.write_size();
+        (write > WRITE_LIMIT).then(|| ("the size of a write", "64 MiB or less", format!("{write} bytes")))
+    }
+
+    /// About how large its writes are.
+    fn write_size(&self) -> u64 {
+        let event = u64::from(self.event_bytes).max(u64::from(self.tokens_per_event) * TOKEN_BYTES);
+        event * u64::from(self.merge_writes)
     }
 
     /// The profile of one request.
@@ -217,7 +231,13 @@ impl Profile {
             class.settings.apply(&mut self);
         }
         wish.settings.apply(&mut self);
-        Ok(self)
+        match self.write_size() {
+            0..=WRITE_LIMIT => Ok(self),
+            size => Err(format!(
+                "mock: `event_bytes` or `tokens_per_event`, times `merge_writes`, must be at most {WRITE_LIMIT} bytes, \
+                 not {size}"
+            )),
+        }
     }
 }
 
@@ -305,6 +325,10 @@ mod tests {
             assert!(said.contains(words), "{text}: {said}");
         }
         assert_eq!(FLAGS.fault(), None);
+        let huge = FLAGS.of(&[], &wish(r#"{"event_bytes":4194304,"merge_writes":17}"#).unwrap(), 1).unwrap_err();
+        assert!(huge.contains("`merge_writes`, must be at most 67108864 bytes, not 71303168"), "{huge}");
+        let huge = Profile { event_bytes: EVENT_LIMIT, merge_writes: MERGE_LIMIT, ..FLAGS };
+        assert_eq!(huge.fault().unwrap().0, "the size of a write");
         assert_eq!(Profile { tokens_per_event: 0, ..FLAGS }.fault().unwrap().0, "the number of tokens per event");
     }
 }

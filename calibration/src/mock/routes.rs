@@ -96,13 +96,12 @@ impl Server {
         self.generate(slot, endpoint, &request, arrival)
     }
 
-    fn gauges(&self) -> Gauges<'_> {
+    fn gauges(&self) -> Gauges {
         let blocks = match self.config.prefix_cache_blocks {
             0 => NOMINAL_BLOCKS,
             blocks => u64::from(blocks),
         };
         Gauges {
-            model: &self.config.model,
             running: self.admission.running(),
             waiting: self.admission.waiting(),
             blocks: (self.blocks_held, blocks),

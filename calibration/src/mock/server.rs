@@ -21,7 +21,7 @@ use nix::sys::epoll::{EpollEvent, EpollFlags};
 use nix::sys::eventfd::EventFd;
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{
     AddressFamily, Backlog, Shutdown, SockFlag, SockType, SockaddrStorage, accept4, bind, getpeername, getsockname,
@@ -33,6 +33,7 @@ use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Size of one read.
@@ -154,6 +155,8 @@ pub(super) struct Server {
     /// When the loop began, and what its thread had used by then.
     began: (Instant, CoreUse),
     notes: Vec<String>,
+    /// What is formatted of the log is to go to its file.
+    hand_over: bool,
     /// Connections with stamps out.
     stamped: VecDeque<(u32, u32)>,
     /// Connections whose last record waits for stamps.
@@ -192,7 +195,7 @@ impl Server {
             free: Vec::new(),
             deadlines: Deadlines::default(),
             journal: Journal::new(file),
-            metrics: Metrics::default(),
+            metrics: Metrics::new(&config.model),
             admission: Admission::new(config.max_num_seqs),
             prefix_cache: (config.prefix_cache_blocks > 0).then(|| PrefixCache::new(config.prefix_cache_blocks)),
             blocks_held: 0,
@@ -202,6 +205,7 @@ impl Server {
             fitness_at: Instant::from_ns(0),
             began: (Instant::from_ns(0), CoreUse::default()),
             notes,
+            hand_over: false,
             stamped: VecDeque::new(),
             settling: Vec::new(),
             streams: 0,
@@ -349,7 +353,15 @@ impl Server {
         if self.truth_server.is_some() && now.saturating_since(self.fitness_at) > FITNESS_LATEST {
             self.show_fitness(now);
         }
-        // what is there goes to the file, so that a reader sees a row soon after its reply
+        // what is formatted goes to the file, so that a reader sees a row soon after its reply: once everything that this
+        // tick's clock pair placed is formatted, or at the latest now, if the last tick's could not be
+        if std::mem::replace(&mut self.hand_over, true) {
+            self.hand_over()?;
+        }
+        Ok(())
+    }
+
+    fn hand_over(&mut self) -> Result<(), MockError> {
         let handed = self.journal.hand_over(false);
         handed.map(|_| ()).map_err(|source| self.truth_error(source))
     }
@@ -398,6 +410,9 @@ impl Server {
         if self.journal.has_work(&self.map) {
             self.write_journal()?;
             return Ok(true);
+        }
+        if std::mem::replace(&mut self.hand_over, false) {
+            self.hand_over()?;
         }
         Ok(false)
     }
@@ -816,14 +831,30 @@ fn truth_log(config: &MockConfig) -> Result<(Option<LogFile>, Option<TruthServer
         file
     };
     let shown = file.try_clone().map_err(failed)?;
-    let log = LogFile::new(file).map_err(failed)?;
-    let Some(addr) = config.truth_listen else { return Ok((Some(log), None, fitness)) };
-    let server = TruthServer::start(addr, shown, log.written(), Arc::clone(&fitness));
+    // the threads started here leave all signals to the thread that paces, which ends the log in peace
+    let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK).map_err(system("pthread_sigmask"))?;
+    let started = start_log(config.truth_listen, file, shown, &fitness, &path);
+    mask.thread_set_mask().map_err(system("pthread_sigmask"))?;
+    let (log, server) = started?;
+    Ok((Some(log), server, fitness))
+}
+
+/// The threads that write the log and show it.
+fn start_log(
+    listen: Option<SocketAddr>,
+    file: File,
+    shown: File,
+    fitness: &Fitness,
+    path: &Path,
+) -> Result<(LogFile, Option<TruthServer>), MockError> {
+    let log = LogFile::new(file).map_err(|source| MockError::Truth { path: path.to_owned(), source })?;
+    let Some(addr) = listen else { return Ok((log, None)) };
+    let server = TruthServer::start(addr, shown, log.written(), Arc::clone(fitness));
     let server = server.map_err(|e| MockError::Listen {
         addr,
         source: e.raw_os_error().map_or(Errno::UnknownErrno, Errno::from_raw),
     })?;
-    Ok((Some(log), Some(server), fitness))
+    Ok((log, Some(server)))
 }
 
 /// Asks for as many descriptors as may be had; says so if that changed something.

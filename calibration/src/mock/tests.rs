@@ -409,9 +409,279 @@ fn a_wrong_configuration_is_named() {
     assert!(wrong(MockConfig { tokens_per_event: 0, ..fast() }).contains("tokens per event"));
     assert!(wrong(MockConfig { time_scale: -1.0, ..fast() }).contains("time scale"));
     assert!(wrong(MockConfig { script_bytes: Some(0), ..fast() }).contains("bytes per write"));
+    assert!(wrong(MockConfig { max_num_seqs: Some(0), ..fast() }).contains("running requests"));
+    assert!(wrong(MockConfig { merge_writes: 0, ..fast() }).contains("events in a write must be 1 to 1,000, not 0"));
+    assert!("0:5".parse::<SplitWrites>().unwrap_err().contains("1 byte or more"));
+    assert!("5".parse::<ColdStart>().unwrap_err().contains("MS:N"));
     assert!(wrong(MockConfig { truth: Some("/no/such/dir/truth".into()), ..fast() }).contains("/no/such/dir/truth"));
     let taken = Mock::bind(fast()).unwrap();
     assert!(wrong(MockConfig { listen: taken.local_addr(), ..fast() }).contains("cannot listen on 127.0.0.1"));
     let no_core = Mock::bind(MockConfig { core: Some(1000), ..fast() }).unwrap().run().unwrap_err().to_string();
     assert!(no_core.contains("core 1000") && no_core.contains("cores of this process are 0"), "{no_core}");
+}
+
+/// Streams one reply whose body has these further fields.
+fn ask(socket: &mut TcpStream, bytes: &mut Vec<u8>, prompt: &str, max_tokens: u32, more: &str) -> String {
+    let body = format!(
+        "{{\"model\":\"m\",\"messages\":[{{\"role\":\"user\",\"content\":\"{prompt}\"}}],\"stream\":true,\
+         \"max_tokens\":{max_tokens}{more}}}"
+    );
+    socket.write_all(&post("/v1/chat/completions", &body)).unwrap();
+    until(socket, bytes, STREAM_END)
+}
+
+/// The start of a row's timeline, and the distances of its due times from there.
+fn dues(row: &TruthRow) -> Vec<u64> {
+    let started = row.started.unwrap();
+    row.chunks.iter().map(|chunk| chunk.due - started).collect()
+}
+
+/// `due - started`, which is kept to the ns only when nothing was mapped again in between.
+fn near(found: &[u64], expected: &[u64]) -> bool {
+    found.len() == expected.len() && found.iter().zip(expected).all(|(a, b)| a.abs_diff(*b) < 100_000)
+}
+
+const MS: u64 = 1_000_000;
+
+#[test]
+fn a_request_can_say_how_it_is_to_be_served() {
+    let classes = vec!["slow=ttft:3,itl:2".parse().unwrap(), "long=max_tokens:50-60,itl:1".parse().unwrap()];
+    let (rows, summary) = with_mock(MockConfig { classes, ..fast() }, |addr| {
+        let (mut socket, mut bytes) = (connect(addr), Vec::new());
+        let mut tokens = |max: u32, more: &str| {
+            let reply = ask(&mut socket, &mut bytes, "n x", max, more);
+            reply.matches("\"logprobs\"").count() - reply.matches("\"role\"").count()
+        };
+        assert_eq!(tokens(3, ""), 3);
+        assert_eq!(tokens(3, ",\"mock\":{\"ttft\":2,\"itl\":1.5}"), 3);
+        assert_eq!(tokens(9, ",\"mock\":{\"class\":\"slow\",\"tokens\":2}"), 2);
+        assert_eq!(tokens(50, ",\"mock\":{\"tokens\":2}"), 2);
+        assert_eq!(tokens(50, ",\"mock\":{\"tokens\":4,\"tokens_per_event\":2,\"lockstep\":1,\"itl\":0}"), 2);
+        let mut refused = |mock: &str| {
+            let body = format!("{{\"model\":\"m\",\"prompt\":\"x\",\"mock\":{mock}}}");
+            socket.write_all(&post("/v1/completions", &body)).unwrap();
+            let (status, body) = whole(&mut socket, &mut bytes);
+            assert_eq!(status, 400);
+            body
+        };
+        assert!(refused("{\"tft\":1}").contains("`tft` is not known"));
+        assert!(refused("{\"jitter\":2}").contains("from 0 to 1"));
+        assert!(refused("{\"class\":\"no\"}").contains("slow, long"));
+    });
+    assert_eq!((rows.len(), summary.refused), (5, 3));
+    assert!(near(&dues(&rows[0]), &[0, 0, 0]));
+    assert!(near(&dues(&rows[1]), &[2 * MS, 3 * MS + MS / 2, 5 * MS]));
+    assert!(near(&dues(&rows[2]), &[3 * MS, 5 * MS]));
+    assert!(near(&dues(&rows[3]), &[0, MS]));
+    assert!(rows[4].chunks.iter().all(|chunk| chunk.due % MS == 0 && chunk.tokens == 2));
+}
+
+#[test]
+fn streams_in_lockstep_emit_at_once() {
+    let config = MockConfig { lockstep: Some(Nanos::from_millis(4)), itl: Nanos::from_millis(1), ..fast() };
+    let (rows, _) = with_mock(config, |addr| {
+        let mut sockets: Vec<_> = (0..8).map(|_| connect(addr)).collect();
+        sockets.iter_mut().enumerate().for_each(|(n, s)| s.write_all(&chat(&format!("n{n}"), 40)).unwrap());
+        sockets.iter_mut().for_each(|socket| {
+            until(socket, &mut Vec::new(), STREAM_END);
+        });
+    });
+    for row in &rows {
+        assert!(row.chunks.iter().all(|chunk| chunk.due % (4 * MS) == 0));
+        assert!(row.chunks.windows(2).all(|w| w[1].due - w[0].due == 4 * MS), "one event a step");
+    }
+    // inside a step the streams keep the order of their connections; a first token may come to light behind its step
+    let mut steps = std::collections::BTreeMap::<u64, Vec<(u64, u64)>>::new();
+    for (row, chunk) in rows.iter().flat_map(|row| row.chunks.iter().skip(1).map(move |chunk| (row, chunk))) {
+        steps.entry(chunk.due).or_default().push((chunk.before_write, row.conn));
+    }
+    assert!(steps.values().any(|step| step.len() == 8), "all eight met");
+    for step in steps.values_mut().filter(|step| step.len() == 8) {
+        step.sort_unstable();
+        assert!(step.is_sorted_by_key(|(_, conn)| *conn), "{step:?}");
+    }
+}
+
+#[test]
+fn who_finds_no_place_waits_for_one() {
+    let config = MockConfig { max_num_seqs: Some(2), itl: Nanos::from_millis(2), ..fast() };
+    let (rows, summary) = with_mock(config, |addr| {
+        let mut sockets: Vec<_> = (0..6).map(|_| (connect(addr), Vec::new())).collect();
+        for (n, (socket, bytes)) in sockets.iter_mut().enumerate() {
+            socket.write_all(&chat(&format!("n{n}"), 6)).unwrap();
+            // its head comes at once, so that the next is later in line for sure
+            until(socket, bytes, b"\r\n\r\n");
+        }
+        let (mut other, mut bytes) = (connect(addr), Vec::new());
+        let (status, metrics) = get(&mut other, &mut bytes, "/metrics");
+        let labels = "{engine=\"0\",model_name=\"mock\"}";
+        assert!(status == 200 && metrics.contains(&format!("vllm:num_requests_running{labels} 2.0\n")), "{metrics}");
+        assert!(metrics.contains(&format!("vllm:num_requests_waiting{labels} 4.0\n")), "{metrics}");
+        // the fourth goes away before its turn
+        drop(sockets.remove(3));
+        for (socket, bytes) in &mut sockets {
+            assert_numbered(&until(socket, bytes, STREAM_END), 6);
+        }
+        let (_, metrics) = get(&mut other, &mut bytes, "/metrics");
+        for (name, labels, value) in [
+            ("num_requests_running", labels, "0.0"),
+            ("num_requests_waiting", labels, "0.0"),
+            ("generation_tokens_total", labels, "30.0"),
+            ("prompt_tokens_total", labels, "15.0"),
+            ("time_to_first_token_seconds_count", labels, "5.0"),
+            ("inter_token_latency_seconds_count", labels, "25.0"),
+            ("kv_cache_usage_perc", labels, "0.0"),
+            ("request_success_total", "{engine=\"0\",finished_reason=\"length\",model_name=\"mock\"}", "5.0"),
+            ("request_success_total", "{engine=\"0\",finished_reason=\"abort\",model_name=\"mock\"}", "1.0"),
+        ] {
+            assert!(metrics.contains(&format!("vllm:{name}{labels} {value}\n")), "{name}: {metrics}");
+        }
+    });
+    assert_eq!((summary.requests, summary.aborted, summary.max_waiting), (6, 1, 4));
+    let by_nonce = |nonce: &str| rows.iter().find(|row| row.nonce == nonce).unwrap();
+    let gone = by_nonce("n3");
+    assert!(gone.aborted && gone.started.is_none() && gone.chunks.is_empty());
+    let served: Vec<&TruthRow> = ["n0", "n1", "n2", "n4", "n5"].map(by_nonce).to_vec();
+    assert!(served.windows(2).all(|w| w[0].started <= w[1].started), "first come, first served");
+    let starts: Vec<u64> = served.iter().map(|row| row.started.unwrap()).collect();
+    let mut ends: Vec<u64> = served.iter().map(|row| row.done_written.unwrap()).collect();
+    ends.sort_unstable();
+    for (start, end) in starts[2..].iter().zip(&ends) {
+        assert!(start >= end, "a place is free only when a reply has ended");
+    }
+    for row in served {
+        assert!(near(&dues(row), &[0, 2 * MS, 4 * MS, 6 * MS, 8 * MS, 10 * MS]), "timelines start with the turn");
+    }
+}
+
+fn get(socket: &mut TcpStream, bytes: &mut Vec<u8>, path: &str) -> (u16, String) {
+    socket.write_all(format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes()).unwrap();
+    whole(socket, bytes)
+}
+
+#[test]
+fn prefill_cache_and_cold_start_make_the_first_token() {
+    let config = MockConfig {
+        prefill_per_token: Nanos::from_micros(20),
+        prefix_cache_blocks: 10,
+        cold_start: Some("5:1".parse().unwrap()),
+        ..fast()
+    };
+    let usage = ",\"stream_options\":{\"include_usage\":true}";
+    let (rows, _) = with_mock(config, |addr| {
+        let (mut socket, mut bytes) = (connect(addr), Vec::new());
+        let long = (0..50).map(|n| format!("w{n}")).collect::<Vec<_>>().join(" ");
+        for (prompt, cached) in [(long.as_str(), 0), (&long, 48), (&long[..long.len() - 1], 48), ("w0 w1 w2", 0)] {
+            let reply = ask(&mut socket, &mut bytes, prompt, 1, usage);
+            assert!(reply.contains(&format!("\"prompt_tokens_details\":{{\"cached_tokens\":{cached}}}")), "{reply}");
+        }
+        let (_, metrics) = get(&mut socket, &mut bytes, "/metrics");
+        assert!(metrics.contains("vllm:prefix_cache_queries_total{engine=\"0\",model_name=\"mock\"} 153.0\n"));
+        assert!(metrics.contains("vllm:prefix_cache_hits_total{engine=\"0\",model_name=\"mock\"} 96.0\n"));
+    });
+    let first: Vec<u64> = rows.iter().map(|row| dues(row)[0]).collect();
+    assert!(near(&first, &[6 * MS, 40_000, 40_000, 60_000]), "{first:?}");
+}
+
+#[test]
+fn events_are_merged_split_and_padded_as_told() {
+    let merged = MockConfig { merge_writes: 3, itl: Nanos::from_millis(1), ..fast() };
+    let (rows, summary) = with_mock(merged, |addr| {
+        assert_numbered(&ask(&mut connect(addr), &mut Vec::new(), "n", 8, ""), 8);
+    });
+    let chunks = &rows[0].chunks;
+    assert!(near(&dues(&rows[0]), &[0, MS, 2 * MS, 3 * MS, 4 * MS, 5 * MS, 6 * MS, 7 * MS]));
+    for write in [&chunks[..3], &chunks[3..6], &chunks[6..]] {
+        let last = write.last().unwrap();
+        assert!(
+            write.iter().all(|c| (c.before_write, c.written, c.left) == (last.before_write, last.written, last.left))
+        );
+        assert!(last.before_write >= last.due);
+    }
+    assert_eq!((summary.events, summary.lateness_n), (8, 3));
+
+    let split = SplitWrites { bytes: 100, pause: Nanos::from_micros(300) };
+    let split = MockConfig { split_writes: Some(split), event_bytes: 450, role_event: false, ..fast() };
+    let (rows, summary) = with_mock(split, |addr| {
+        let reply = ask(&mut connect(addr), &mut Vec::new(), "n", 3, "");
+        assert!(!reply.contains("role"));
+        assert_eq!(reply.matches("data: {").count(), 3);
+    });
+    for chunk in &rows[0].chunks {
+        assert_eq!(chunk.bytes, 450);
+        assert!(chunk.written >= chunk.due + 4 * 300_000, "the fifth piece is due four pauses later");
+        assert!(chunk.left.is_none_or(|left| left + 100_000 >= chunk.due + 4 * 300_000));
+    }
+    assert_eq!(summary.lateness_n, 1, "what falls due while pieces go out is late by order");
+
+    let big = MockConfig { event_bytes: 100_000, merge_writes: 2, ..fast() };
+    let (rows, _) = with_mock(big, |addr| {
+        let reply = ask(&mut connect(addr), &mut Vec::new(), "n", 40, "");
+        assert!(reply.len() > 4_000_000);
+    });
+    assert_eq!(rows[0].tokens, 40);
+}
+
+#[test]
+fn reasoning_comes_first_and_usage_as_told() {
+    let config = MockConfig { reasoning: 3, usage: UsageMode::Every, ..fast() };
+    with_mock(config, |addr| {
+        let (mut socket, mut bytes) = (connect(addr), Vec::new());
+        let reply = ask(&mut socket, &mut bytes, "n", 5, "");
+        assert_eq!(reply.matches("\"reasoning_content\":\"t").count(), 3);
+        assert_eq!(reply.matches("\"content\":\"t").count(), 2);
+        assert!(reply.find("\"content\":\"t").unwrap() > reply.rfind("\"reasoning_content\":\"t").unwrap());
+        assert!(reply.contains("\"completion_tokens_details\":{\"reasoning_tokens\":3}"));
+        assert_eq!(reply.matches("\"usage\":{").count(), 1 + 5 + 1);
+    });
+}
+
+#[test]
+fn the_truth_is_served_over_http_while_the_mock_runs() {
+    use crate::truth::{fetch_summary, fetch_truth};
+    use std::time::Duration;
+    let patience = Duration::from_secs(60);
+    for with_file in [true, false] {
+        let path = std::env::temp_dir().join(format!("tarebench-served-{}.jsonl", std::process::id()));
+        let truth = with_file.then(|| path.clone());
+        let any = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let mock = Mock::bind(MockConfig { truth, truth_listen: any, ..fast() }).unwrap();
+        let (addr, stopper) = (mock.local_addr(), mock.stopper());
+        let url = format!("http://{}/truth", mock.truth_addr().unwrap());
+        let running = thread::spawn(move || mock.run());
+        let (mut socket, mut bytes) = (connect(addr), Vec::new());
+        let (mut rows, mut next) = (Vec::new(), 0);
+        for n in 0..3 {
+            socket.write_all(&chat(&format!("n{n}"), 4)).unwrap();
+            until(&mut socket, &mut bytes, STREAM_END);
+            // the row comes to light by itself; each request waits for nothing but its answer
+            while rows.len() <= n {
+                let (more, to) = fetch_truth(&url, next, patience).unwrap();
+                assert_eq!(more.is_empty(), to == next);
+                rows.extend(more);
+                next = to;
+            }
+        }
+        assert_eq!(rows.iter().map(|row| row.nonce.as_str()).collect::<Vec<_>>(), ["n0", "n1", "n2"]);
+        while fetch_summary(&url, patience).unwrap().requests < 3 {}
+        let refused = fetch_truth(&url, 1, patience).unwrap_err().to_string();
+        assert!(refused.contains("status 400") && refused.contains("beginning of a line"), "{refused}");
+        let behind = fetch_truth(&url, next + 1, patience).unwrap_err().to_string();
+        assert!(behind.contains("behind the end"), "{behind}");
+        let elsewhere = fetch_truth(&url.replace("/truth", "/x"), 0, patience).unwrap_err().to_string();
+        assert!(elsewhere.contains("status 404"), "{elsewhere}");
+        // neither noise nor silence keeps the next client from its answer
+        let host = url.trim_start_matches("http://").trim_end_matches("/truth");
+        TcpStream::connect(host).unwrap().write_all(&[0xff; 20_000]).unwrap();
+        drop(TcpStream::connect(host).unwrap());
+        assert_eq!(fetch_truth(&url, 0, patience).unwrap(), (rows, next));
+        stopper.stop();
+        let summary = running.join().unwrap().unwrap();
+        assert_eq!(summary.requests, 3);
+        if with_file {
+            let log = std::fs::read(&path).unwrap();
+            std::fs::remove_file(&path).unwrap();
+            assert_eq!(read_truth(&log[next as usize..]).unwrap(), (Vec::new(), Some(summary)));
+        }
+    }
 }
