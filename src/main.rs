@@ -418,3 +418,27 @@ fn verify_dir(args: &VerifyArgs) -> u8 {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_exit_status_says_how_it_ended() {
+        let ended = |complete: bool, kind: Option<&str>, interrupted: bool| {
+            let verdicts: Vec<_> =
+                kind.iter().map(|kind| json!({"cell": 0, "window": 0, "kind": kind, "text": ""})).collect();
+            let run = json!({"schema": "tarebench.run/1", "tarebench": null, "run_id": null, "plan_hash": null,
+                "started_at": null, "complete": complete, "environment": null, "calibration": null, "cells": [],
+                "verdicts": verdicts, "labels": [], "definitions": {}});
+            let run = serde_json::from_value(run).expect("a run");
+            status(&Ended { run, dir: std::path::PathBuf::new(), interrupted })
+        };
+        assert_eq!(ended(true, None, false), 0);
+        assert_eq!(ended(true, Some("invalid"), false), INVALID);
+        assert_eq!(ended(true, Some("failed"), false), INVALID);
+        assert_eq!(ended(false, None, false), INVALID);
+        assert_eq!(ended(false, Some("invalid"), true), INTERRUPTED);
+    }
+}

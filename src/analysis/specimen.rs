@@ -258,3 +258,53 @@ pub(crate) fn shift_answer(row: &mut Row, ns: u64) {
         c.6 += ns;
     }
 }
+
+impl Specimen {
+    /// A closed loop of one over `seconds`, a request each 10 ms for the first second, and health sampled each second
+    /// with nothing used up: every gate is ok.
+    pub(crate) fn calm(seconds: u64) -> Specimen {
+        let second = 1_000 * MS;
+        let mut specimen = Specimen { plan: json!({}), windows: Vec::new(), health: Vec::new() };
+        let rows = (0..100).map(|id| request(id, second + id * 10 * MS)).collect();
+        let mut bounds = window(0, 0, second, (1 + seconds) * second);
+        bounds.workers[0].busy_ns = 0;
+        specimen.windows.push((bounds, rows));
+        for t in 1..=1 + seconds {
+            for thread in ["process", "worker-0"] {
+                let busy_ns = (thread == "worker-0").then_some(0);
+                specimen.health.push(HealthRow { busy_ns, ..sample(thread, t * second, 0) });
+            }
+        }
+        specimen
+    }
+
+    /// Adds to a counter of one thread, from the second `from` to the second `to` of the window, `per_second` ns each.
+    pub(crate) fn use_up(
+        &mut self,
+        thread: &str,
+        (from, to): (u64, u64),
+        per_second: u64,
+        counter: impl Fn(&mut HealthRow) -> Option<&mut u64>,
+    ) {
+        for row in self.health.iter_mut().filter(|row| row.thread == thread) {
+            let second = row.t / (1_000 * MS) - 1;
+            if let Some(value) = counter(row) {
+                *value += (second.clamp(from, to) - from) * per_second;
+            }
+        }
+    }
+}
+
+/// `calibration` as a plan holds it: constant tares of 20 us up to 1,000 events/s and of 100 us up to 10,000, and limits
+/// of 1,000 requests/s, 10,000 events/s and at least 100 streams.
+pub(crate) fn calibration() -> Value {
+    let step = |events_per_s: f64, us: f64| {
+        json!({"events_per_s": events_per_s, "n": 10_000, "mean_us": us,
+            "quantiles_us": [[0.0, us], [0.01, us], [0.5, us], [0.99, us], [1.0, us]]})
+    };
+    let limit = |value: f64, at_least: bool| json!({"value": value, "at_least": at_least});
+    json!({"id": "c1", "made_at": "2026-01-01", "matches": true, "differences": [],
+        "limits": {"requests_per_s": limit(1_000.0, false), "events_per_s": limit(10_000.0, false),
+            "streams": limit(100.0, true), "burst": null},
+        "tare": [step(1_000.0, 20.0), step(10_000.0, 100.0)]})
+}

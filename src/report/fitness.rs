@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::analysis::definitions::gates::COLUMNS;
 use crate::analysis::definitions::rules::GateState;
 use crate::report::quantity::{count, latency, micros, rate};
-use crate::rundir::run_json::{CalibratedNet, Gate, RunJson, Verdict, Window};
+use crate::rundir::run_json::{CalibratedNet, Gate, RunJson, Verdict, VerdictKind, Window};
 
 /// Reasons that stand in one line of a screen; more are counted.
 pub(super) const ON_SCREEN: usize = 2;
@@ -33,6 +33,23 @@ pub(super) fn withheld(window: &Window, shows_due: bool, most: usize) -> Vec<Str
         .into_iter()
         .map(|(columns, reasons)| format!("{} withheld: {}", columns.join(", "), few(&reasons, most)))
         .collect()
+}
+
+/// Percentiles of net that the stamps bound too widely, in one line; how widely stands in the Markdown report.
+pub(super) fn too_wide(window: &Window) -> Option<String> {
+    let mut found: Vec<(&str, Vec<&str>)> = Vec::new();
+    for v in &window.verdicts {
+        let Some(percentile) = v.percentile.as_deref() else { continue };
+        if v.kind != VerdictKind::Withheld || v.column != "net" || v.metric.contains(['/', '@']) {
+            continue;
+        }
+        match found.iter_mut().find(|(metric, _)| *metric == v.metric) {
+            Some((_, percentiles)) => percentiles.push(percentile),
+            None => found.push((&v.metric, vec![percentile])),
+        }
+    }
+    let list: Vec<String> = found.iter().map(|(metric, p)| format!("{metric} {}", p.join(" "))).collect();
+    (!list.is_empty()).then(|| format!("net withheld where the stamps bound it too widely: {}", list.join(", ")))
 }
 
 /// What is near its limit, in one line.

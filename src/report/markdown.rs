@@ -377,6 +377,9 @@ mod tests {
             "- `ttft.gross=first_token.seen-submit`",
             "| kernel | 6.12 \\| &lt;b>'x' |",
             "`tarebench verify DIR`",
+            "| gate | scope | state | figure | warn | void | withholds | in words |",
+            "| run_queue | worker 0 | ok | 0.003 share | 0.010 | 0.050 | gross, due | worker 0 waited for its core",
+            "- no calibration of this host",
         ];
         for line in expected {
             assert!(text.contains(line), "no {line}");

@@ -203,9 +203,9 @@ impl Paper {
             self.entry(Tone::Plain, "", &format!("worker {} ({core}) {load}   {waits}", w.worker));
             let bursts = w.bursts.map(|b| {
                 let (p999, longest) = (latency(b.drain_p999_ms), latency(b.drain_max_ms));
-                format!("burst drain p99.9 {p999}, longest {longest}, busiest {} events", count(b.busiest))
+                format!("burst drain p99.9 {p999}   longest {longest}   busiest {} events", count(b.busiest))
             });
-            let read = w.read_delay_p99_ms.map(|ms| format!("read {} late at p99", latency(ms)));
+            let read = w.read_delay_p99_ms.map(|ms| format!("read p99 {} late", latency(ms)));
             let steal = w.steal.filter(|s| *s > 0.0).map(|s| format!("steal {}", percent(Some(s))));
             let more: Vec<String> = read.into_iter().chain(bursts).chain(steal).collect();
             if !more.is_empty() {
@@ -233,13 +233,14 @@ impl Paper {
         let others = window.verdicts.iter().filter(|v| !fitness::is_of_gate(window, v));
         let (bounds, rest): (Vec<&Verdict>, Vec<&Verdict>) =
             others.partition(|v| v.kind == VerdictKind::Flag && v.percentile.is_some());
-        let of_whole = |v: &&&Verdict| v.kind != VerdictKind::Both && !v.metric.contains(['/', '@']);
+        // a percentile that is withheld for its width stands as such in its cell
+        let of_whole = |v: &&&Verdict| v.percentile.is_none() && !v.metric.contains(['/', '@']);
         for v in rest.iter().filter(of_whole) {
-            let percentile = v.percentile.as_deref().unwrap_or("");
-            let about = [v.metric.as_str(), v.column.as_str(), percentile].map(|p| if p == "*" { "" } else { p });
+            let about = [v.metric.as_str(), v.column.as_str()].map(|p| if p == "*" { "" } else { p });
             let about = about.iter().filter(|p| !p.is_empty()).copied().collect::<Vec<_>>().join(" ");
             self.note(&if about.is_empty() { v.text.clone() } else { format!("{about}: {}", v.text) });
         }
+        fitness::too_wide(window).into_iter().for_each(|text| self.note(&text));
         let gross = [("ttft", &window.metrics.ttft.gross), ("e2e", &window.metrics.e2e.gross)];
         for (metric, printed) in gross {
             // a bound below the figure in the table says nothing
@@ -264,15 +265,22 @@ impl Paper {
         }
         self.line(Tone::Plain, "");
         let mut list = Vec::new();
+        let of = |metric: &str, column: &str| cell.noise.get(metric)?.get(column).filter(|gaps| gaps.p50.is_some());
+        // where gross is withheld in all windows but one, net says how far apart they are
+        let column = if of("ttft", "gross").is_none() && of("ttft", "net").is_some() { "net" } else { "gross" };
         for metric in ["ttft", "gap", "tpot", "e2e"] {
-            let found = cell.noise.get(metric).and_then(|columns| columns.get("gross"));
-            if let Some(gaps) = found.filter(|g| g.p50.is_some()) {
+            let found = of(metric, column);
+            if let Some(gaps) = found {
                 let p99 = gaps.p99.map_or_else(String::new, |gap| format!(" p99 {}", percent(Some(gap))));
                 list.push(format!("{metric} p50 {}{p99}", percent(gaps.p50)));
             }
         }
+        if list.is_empty() {
+            list.push("not known: fewer than two windows have figures".into());
+        }
         self.entry(Tone::Plain, "noise", &list.join("   "));
-        self.entry(Tone::Quiet, "", "largest gap between two windows, gross: what is smaller is no finding");
+        let how = format!("largest gap between two windows, {column}: what is smaller is no finding");
+        self.entry(Tone::Quiet, "", &how);
     }
 
     fn close(&mut self, run: &RunJson) {
@@ -389,7 +397,8 @@ pub fn requests(r: &Requests) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::specimen::Specimen;
+    use crate::analysis::specimen::{MS, Specimen, calibration};
+    use crate::rundir::row::Stamp;
 
     fn text(width: usize, color: bool) -> String {
         shown(Specimen::two_windows(), width, color)
@@ -405,6 +414,82 @@ mod tests {
     fn a_campaign_looks_as_it_did() {
         let text = shown(Specimen::campaign(), 100, false);
         assert!(text == include_str!("snapshots/campaign.txt"), "now:\n{text}");
+    }
+
+    #[test]
+    fn what_gates_withhold_is_told_in_one_line() {
+        let mut specimen = Specimen::calm(12);
+        specimen.use_up("worker-0", (4, 5), 73 * MS, |row| row.run_delay_ns.as_mut());
+        specimen.use_up("worker-0", (0, 5), 760 * MS, |row| Some(&mut row.cpu_ns));
+        let text = shown(specimen, 100, false);
+        let lines = [
+            "  ttft         gross            withheld           withheld           withheld           withheld",
+            "  ! gross withheld: worker 0 waited for its core 7.3 % of its worst second (0 involuntary switches;",
+            "    void above 5.0 %)",
+            "  gates        9 ok   1 flagged   1 VOID",
+            "  ! flagged: worker 0 used 76 % of its core (flagged above 70 %)",
+        ];
+        for line in lines {
+            assert!(text.lines().any(|l| l == line), "no {line} in\n{text}");
+        }
+        assert!(text.contains("net               5.00 ms"), "net stays:\n{text}");
+        assert_eq!(text.matches("waited for its core").count(), 1, "once:\n{text}");
+    }
+
+    #[test]
+    fn widths_that_withhold_are_told_in_one_line() {
+        let mut specimen = Specimen::calm(12);
+        for row in &mut specimen.windows[0].1 {
+            row.first_token = row.first_token.map(|s| Stamp { arrived_lo: s.arrived.map(|t| t - 2 * MS), ..s });
+        }
+        let text = shown(specimen, 100, false);
+        let told = "  ! net withheld where the stamps bound it too widely: ttft p50 p90 p95 p99";
+        assert_eq!(text.lines().filter(|l| l.contains("too widely")).collect::<Vec<_>>(), [told]);
+    }
+
+    #[test]
+    fn the_calibration_stands_beside_what_was_measured() {
+        let mut specimen = Specimen::calm(12);
+        specimen.plan["calibration"] = calibration();
+        let text = shown(specimen, 100, false);
+        assert!(
+            text.contains("  calibrated tare: mean 20.0 us, p50 20.0 us, p99 20.0 us at this event rate\n"),
+            "{text}"
+        );
+        assert!(text.contains("\ncalibration c1 of 2026-01-01\n"), "{text}");
+
+        let mut specimen = Specimen::calm(12);
+        specimen.plan["calibration"] = calibration();
+        specimen.plan["calibration"]["matches"] = false.into();
+        specimen.plan["calibration"]["differences"] = serde_json::json!(["kernel: calibrated 6.17, here 6.18"]);
+        let text = shown(specimen, 100, false);
+        let line =
+            "calibration c1 of 2026-01-01 is not of this configuration and was not used: kernel: calibrated 6.17,";
+        assert!(text.contains(line) && !text.contains("calibrated tare"), "{text}");
+
+        let mut specimen = Specimen::calm(12);
+        specimen.plan["calibration"] = serde_json::json!({"none": "run tarebench calibrate"});
+        let text = shown(specimen, 100, false);
+        assert!(text.contains("\nno calibration: run tarebench calibrate\n"), "{text}");
+    }
+
+    #[test]
+    fn without_stamps_net_has_bounds() {
+        let mut specimen = Specimen::calm(12);
+        specimen.plan["calibration"] = calibration();
+        for row in &mut specimen.windows[0].1 {
+            (row.stamps, row.wire_out) = (crate::rundir::row::StampSource::User, None);
+            row.chunks.iter_mut().for_each(|c| (c.1, c.2) = (None, None));
+        }
+        let text = shown(specimen, 100, false);
+        let lines = [
+            "  net (calibrated bounds), upload included",
+            "  ttft         mean 5.01 ms (standard error 0.00 us)   p50 5.01..5.01 ms   p90 5.01..5.01 ms",
+        ];
+        for line in lines {
+            assert!(text.lines().any(|l| l == line), "no {line} in\n{text}");
+        }
+        assert!(text.contains("not known (burst_drain, read_delay, net_width, stamps_missing)"), "{text}");
     }
 
     #[test]

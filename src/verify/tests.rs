@@ -4,8 +4,9 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::*;
-use crate::analysis::specimen::{MS, Specimen, US, failed, request, sample, window};
+use crate::analysis::specimen::{MS, Specimen, US, calibration, failed, request, sample, window};
 use crate::analysis::summary::{summarise, to_json};
+use crate::rundir::health::HealthRow;
 use crate::rundir::row::{Outcome, Phase, Row, RowError, Stamp, StampSource};
 use crate::rundir::window::{Load, LoadModel};
 
@@ -65,6 +66,30 @@ fn one_digit_in_each_file_is_found() {
     assert!(found.starts_with("run.json:") && found.contains(line), "{found}");
     let found = fails_with("report.md", "5.03 ms", "5.02 ms");
     assert!(found.starts_with("report.md:"), "{found}");
+}
+
+#[test]
+fn a_changed_gate_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    publish(&mut Specimen::two_windows(), dir.path());
+    let text = fs::read_to_string(dir.path().join("run.json")).unwrap();
+    let at = text.find("\"run_queue\"").unwrap();
+    let figure = "\"figure\": 0.0025";
+    let place = at + text[at..].find(figure).unwrap();
+    for (from, to, field) in [(figure, "\"figure\": 0.0024", "figure"), ("\"ok\"", "\"warn\"", "state")] {
+        let place = place + text[place..].find(from).unwrap();
+        let changed = format!("{}{to}{}", &text[..place], &text[place + from.len()..]);
+        fs::write(dir.path().join("run.json"), changed).unwrap();
+        let found = verify(dir.path()).unwrap_err().to_string();
+        assert!(found.contains(&format!("client.gates[4].{field}: stored")), "{found}");
+    }
+    // what it is made of
+    let found = fails_with("health.jsonl", "\"run_delay_ns\":1030000", "\"run_delay_ns\":103000");
+    assert!(found.contains("client.workers[0].run_delay_share"), "{found}");
+    let found = fails_with("windows.jsonl", "\"reader_waits\":0", "\"reader_waits\":1");
+    assert!(found.contains("metrics.ttft.gross.mean_ms: stored 5.03, recomputed null"), "{found}");
+    let found = fails_with("plan.json", "\"calibration\": null", "\"calibration\": {\"none\": \"lost\"}");
+    assert!(found.contains("calibration: stored null"), "{found}");
 }
 
 #[test]
@@ -241,8 +266,35 @@ fn random_specimen(seed: u64, rows: u64) -> Specimen {
         drawn.iter_mut().for_each(|row| (row.cell, row.window) = (cell, number));
         specimen.windows.push((bounds, drawn));
     }
-    for second in 0..40 {
-        specimen.health.push(sample("worker-0", second * 100 * MS, second * (20 + dice.roll(20)) * MS));
+    let (threads, busier) = (1 + dice.roll(2), dice.one_in(3));
+    let [mut cpu, mut busy, mut steal, mut delay] = [0; 4];
+    for tenth in 0..40 {
+        for thread in ["worker-0", "process"].iter().take(threads as usize) {
+            specimen.health.push(HealthRow {
+                busy_ns: Some(busy).filter(|_| tenth != 3),
+                steal_ns: Some(steal).filter(|_| tenth % 17 != 5),
+                run_delay_ns: Some(delay),
+                softirq_ns: Some(steal * 3),
+                ..sample(thread, tenth * 100 * MS, cpu)
+            });
+        }
+        cpu += (20 + dice.roll(if busier { 80 } else { 30 })) * MS;
+        busy += (dice.roll(40) + if busier { 60 } else { 0 }) * MS;
+        steal += u64::from(dice.one_in(if busier { 2 } else { 30 })) * 20 * MS;
+        delay += dice.roll(if busier { 30 } else { 3 }) * dice.roll(2) * MS;
+    }
+    if dice.one_in(2) {
+        let mut found = calibration();
+        found["limits"]["streams"]["value"] = (1.0 + dice.roll(9) as f64).into();
+        found["tare"][0]["events_per_s"] = (1.0 + dice.roll(2_000) as f64).into();
+        found["matches"] = (!dice.one_in(4)).into();
+        specimen.plan["calibration"] = found;
+    }
+    if dice.one_in(4) {
+        for row in specimen.windows.iter_mut().flat_map(|(_, rows)| rows) {
+            (row.stamps, row.wire_out) = (StampSource::User, None);
+            row.chunks.iter_mut().for_each(|c| (c.1, c.2) = (None, None));
+        }
     }
     specimen
 }
@@ -250,11 +302,17 @@ fn random_specimen(seed: u64, rows: u64) -> Specimen {
 /// The drawn directories reach every kind of verdict: else the agreement below would prove little.
 #[test]
 fn drawn_rows_reach_every_rule() {
-    let mut kinds = std::collections::BTreeSet::new();
-    for seed in 0..24 {
+    let (mut kinds, mut gates) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
+    let (mut invalid, mut bounded) = (0, 0);
+    for seed in 0..60 {
         let dir = tempfile::tempdir().unwrap();
         random_specimen(seed * 7919, 120).write(dir.path());
         let run = summarise(dir.path()).unwrap();
+        invalid += run.verdicts.iter().filter(|v| v.kind == "invalid").count();
+        for window in run.cells.iter().flat_map(|c| &c.windows) {
+            bounded += u32::from(window.metrics.ttft.calibrated.is_some_and(|net| net.p90_ms.is_some()));
+            gates.extend(window.client.gates.iter().map(|g| format!("{} {:?}", g.gate, g.state)));
+        }
         for v in run.cells.iter().flat_map(|c| &c.windows).flat_map(|w| &w.verdicts) {
             let metric = v.metric.split(['/', '@']).next().unwrap_or_default().to_string();
             kinds.insert((metric, v.percentile.is_some(), format!("{:?}", v.kind)));
@@ -275,6 +333,22 @@ fn drawn_rows_reach_every_rule() {
         ("ttft", true, "Both"),
         ("ttft", true, "Withheld"),
     ];
+    assert!(invalid > 3 && bounded > 0, "{invalid} {bounded}");
+    for gate in ["cpu", "busy", "run_queue", "steal", "losses", "achieved", "stamps_missing"] {
+        for state in ["Ok", "Void"] {
+            assert!(gates.contains(&format!("{gate} {state}")), "no {gate} {state} in {gates:?}");
+        }
+    }
+    for gate in [
+        "arrivals Ok",
+        "net_width Warn",
+        "burst_drain Unknown",
+        "calibrated_tare Ok",
+        "calibrated_streams Warn",
+        "process_cpu Unknown",
+    ] {
+        assert!(gates.contains(gate), "no {gate} in {gates:?}");
+    }
     for (metric, one, kind) in expected {
         assert!(kinds.contains(&(metric.into(), one, kind.into())), "no {metric} {one} {kind} in {kinds:?}");
     }

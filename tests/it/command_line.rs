@@ -78,6 +78,19 @@ impl Place {
         tarebench(&["verify", self.out()])
     }
 
+    /// The campaign was carried out whole. A machine that is busy with other things may have kept the client from
+    /// measuring: that is an answer about the machine, and the only one that is let pass.
+    pub fn assert_carried_out(&self, done: &Done) {
+        let starved = || {
+            let run = self.json("run.json");
+            let verdicts = run["verdicts"].as_array().expect("verdicts");
+            let of_machine =
+                |v: &Value| v["kind"] == "invalid" && !v["text"].as_str().is_some_and(|t| t.contains("lost"));
+            run["complete"] == true && !verdicts.is_empty() && verdicts.iter().all(of_machine)
+        };
+        assert!(done.code == Some(0) || done.code == Some(3) && starved(), "{:?} {}{}", done.code, done.out, done.err);
+    }
+
     pub fn assert_verifies(&self) {
         let verified = self.verify();
         assert_eq!(verified.code, Some(0), "{}{}", verified.out, verified.err);
@@ -176,7 +189,7 @@ fn a_small_campaign_against_the_built_in_mock() {
     let place = Place::new();
     let small = ["run", "--max-concurrency", "1,4", "--num-prompts", "20", "--drop", "2", "--windows", "2"];
     let done = tarebench(&[&small[..], &["--min-duration", "0", "--out", place.out()]].concat());
-    assert_eq!(done.code, Some(0), "{}{}", done.out, done.err);
+    place.assert_carried_out(&done);
     for name in ["plan.json", "requests.jsonl", "windows.jsonl", "health.jsonl", "run.json", "report.md", "truth.jsonl"]
     {
         assert!(place.dir.join(name).is_file(), "{name} is there");
@@ -228,7 +241,7 @@ fn a_window_goes_on_past_its_number_until_it_has_lasted() {
     let place = Place::new();
     let few = ["run", "--max-concurrency", "3", "--num-prompts", "4", "--drop", "1", "--windows", "1"];
     let done = tarebench(&[&few[..], &["--min-duration", "0.5", "--out", place.out()]].concat());
-    assert_eq!(done.code, Some(0), "{}{}", done.out, done.err);
+    place.assert_carried_out(&done);
     let ids: BTreeSet<u64> = place.rows().iter().map(|r| r.trace_id).collect();
     assert!(ids.len() > 5, "{} requests", ids.len());
     assert_eq!(ids, (0..ids.len() as u64).collect(), "one after another, none left out");
@@ -244,7 +257,7 @@ fn a_slow_servers_window_does_not_go_on_for_a_whole_queue_of_requests() {
     let server = ForeignServer::start(|r, _| r.is_post().then(|| Answer::stream(1, 100)));
     let place = Place::new();
     let done = run_against(&server.url(), &place, 2, &["--max-concurrency", "1", "--min-duration", "0.5"]);
-    assert_eq!(done.code, Some(0), "{}{}", done.out, done.err);
+    place.assert_carried_out(&done);
     let n = place.rows().len();
     assert!((3..20).contains(&n), "a tenth of a second each, half a second in all: {n}");
 }
@@ -254,7 +267,7 @@ fn json_is_the_only_thing_on_standard_output_when_asked() {
     let place = Place::new();
     let small = ["run", "--max-concurrency", "2", "--num-prompts", "6", "--drop", "0", "--windows", "1", "--json"];
     let done = tarebench(&[&small[..], &["--min-duration", "0", "--out", place.out()]].concat());
-    assert_eq!(done.code, Some(0), "{}", done.err);
+    place.assert_carried_out(&done);
     let printed: Value = serde_json::from_str(&done.out).expect("JSON and nothing else");
     assert_eq!(printed, place.json("run.json"));
 }
@@ -264,7 +277,7 @@ fn hyper_keeps_connections_and_they_are_used_again() {
     let server = ForeignServer::start(|r, _| r.is_post().then(|| Answer::stream(4, 1)));
     let place = Place::new();
     let done = run_against(&server.url(), &place, 12, &[]);
-    assert_eq!(done.code, Some(0), "{}{}", done.out, done.err);
+    place.assert_carried_out(&done);
     assert_eq!(server.connections(), 2, "two requests at once, so two connections");
     let rows = place.rows();
     assert_eq!((rows.len(), count(&rows, Outcome::Ok)), (12, 12));
@@ -276,7 +289,7 @@ fn hyper_keeps_connections_and_they_are_used_again() {
     let place = Place::new();
     let before = server.connections();
     let done = run_against(&server.url(), &place, 6, &["--connection", "per-request"]);
-    assert_eq!(done.code, Some(0), "{}{}", done.out, done.err);
+    place.assert_carried_out(&done);
     assert_eq!(server.connections() - before, 6);
     assert!(place.rows().iter().all(|r| !r.conn_reused && r.connect.is_some()));
 }
@@ -419,7 +432,10 @@ fn a_key_is_sent_and_is_written_nowhere() {
         let args = ["run", "--base-url", &url, "--model", "m", "--api-key-env", "TEST_KEY", "--num-prompts", "4"];
         let more = ["--drop", "0", "--windows", "1", "--max-concurrency", "1", "--length-scale", "0.05", "--out", &out];
         let done = tarebench_with(&[&args[..], &more].concat(), &[("TEST_KEY", key)]);
-        assert_eq!(done.code, Some(if status == 200 { 0 } else { 3 }), "{}{}", done.out, done.err);
+        match status {
+            200 => place.assert_carried_out(&done),
+            _ => assert_eq!(done.code, Some(3), "{}{}", done.out, done.err),
+        }
         assert!(done.err.contains("TEST_KEY"), "that a key is sent is said: {}", done.err);
         let sent = server.received();
         assert!(sent.iter().filter(|r| r.is_post()).all(|r| r.field("authorization").is_some_and(|a| a.contains(key))));
@@ -508,7 +524,7 @@ fn a_low_soft_limit_on_descriptors_is_raised_aloud() {
     let place = Place::new();
     let args = ["run", "--max-concurrency", "2", "--num-prompts", "4", "--drop", "0", "--windows", "1"];
     let done = under_limits("-Sn 70", &[&args[..], &["--min-duration", "0", "--out", place.out()]].concat());
-    assert_eq!(done.code, Some(0), "{}", done.err);
+    place.assert_carried_out(&done);
     assert!(done.err.contains("raised from 70 to 134"), "{}", done.err);
 }
 
@@ -717,7 +733,7 @@ fn a_server_that_closes_after_each_reply_although_it_says_keep_alive() {
     let mock = MockProcess::start(&["--close-after-reply", "--ttft", "1", "--itl", "0.1"], &[]);
     let place = Place::new();
     let done = run_against(&mock.url, &place, 60, &["--max-concurrency", "4"]);
-    assert_eq!(done.code, Some(0), "{}{}", done.out, done.err);
+    place.assert_carried_out(&done);
     let rows = place.rows();
     assert_eq!((rows.len(), count(&rows, Outcome::Ok)), (60, 60));
     let reopened = rows.iter().filter(|r| r.flags.contains(&"reopened".to_owned())).count();
@@ -772,7 +788,7 @@ fn the_number_of_descriptors_that_is_asked_for_is_enough() {
     let flags = ["run", "--max-concurrency", "20", "--num-prompts", "100", "--drop", "0", "--windows", "1"];
     let more = ["--connection", "per-request", "--min-duration", "0", "--out", place.out()];
     let done = under_limits("-n 188", &[&flags[..], &more].concat());
-    assert_eq!(done.code, Some(0), "{}{}", done.out, done.err);
+    place.assert_carried_out(&done);
     assert_eq!(count(&place.rows(), Outcome::Ok), 100);
 }
 
@@ -819,7 +835,7 @@ fn a_proxy_is_ignored_aloud() {
         ["run", "--base-url", &url, "--num-prompts", "2", "--drop", "0", "--windows", "1", "--length-scale", "0.05"];
     let more = ["--max-concurrency", "1", "--out", place.out()];
     let done = tarebench_with(&[&args[..], &more].concat(), &[("http_proxy", "http://127.0.0.1:1")]);
-    assert_eq!(done.code, Some(0), "{}", done.err);
+    place.assert_carried_out(&done);
     assert!(done.err.contains("http_proxy"), "{}", done.err);
     assert_eq!(server.received().iter().filter(|r| r.is_post()).count(), 2);
 }
@@ -830,7 +846,7 @@ fn localhost_leads_to_the_address_that_answers() {
     let server = ForeignServer::start(|r, _| r.is_post().then(|| Answer::stream(1, 0)));
     let place = Place::new();
     let done = run_against(&format!("http://localhost:{}", server.address.port()), &place, 2, &[]);
-    assert_eq!(done.code, Some(0), "{}{}", done.out, done.err);
+    place.assert_carried_out(&done);
     assert_eq!(place.json("plan.json")["environment"]["address"], server.address.to_string());
 }
 
@@ -840,7 +856,7 @@ fn two_runs_share_no_prompt() {
     let server = ForeignServer::start(|r, _| r.is_post().then(|| Answer::stream(1, 0)));
     let (one, other) = (Place::new(), Place::new());
     for place in [&one, &other] {
-        assert_eq!(run_against(&server.url(), place, 20, &[]).code, Some(0));
+        place.assert_carried_out(&run_against(&server.url(), place, 20, &[]));
     }
     let hashes = |place: &Place| place.rows().into_iter().map(|r| r.prompt_sha256).collect::<BTreeSet<_>>();
     let (a, b) = (hashes(&one), hashes(&other));
@@ -869,6 +885,6 @@ fn a_reader_that_goes_away_is_no_failure() {
     );
     let mut command = Command::new("bash");
     let done = done(&command.args(["-c", &words]).timeout(PATIENCE).output().expect("bash runs"));
-    assert_eq!(done.code, Some(0), "{}", done.err);
+    place.assert_carried_out(&done);
     place.assert_verifies();
 }

@@ -265,3 +265,6 @@ pub(super) fn invalid(verdicts: &[Verdict], published: usize) -> Option<String> 
 fn is_net_width(gate: &run_json::Gate) -> bool {
     gate.gate == Gate::NetWidth.to_string()
 }
+
+#[cfg(test)]
+mod tests;
