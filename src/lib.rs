@@ -3,9 +3,11 @@
 
 pub mod analysis;
 pub mod calibrate;
+pub mod calibrations;
 pub mod campaign;
 pub mod cli;
 pub mod decode;
+pub mod evidence;
 pub mod load_point;
 pub mod plan;
 pub mod probe;

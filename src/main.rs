@@ -12,10 +12,11 @@ use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tarebench::calibrate::document::Calibration;
-use tarebench::calibrate::identity::Host;
-use tarebench::calibrate::store::{self, Found};
-use tarebench::calibrate::{self, check};
+use tarebench::calibrate;
+use tarebench::calibrations::check;
+use tarebench::calibrations::document::Calibration;
+use tarebench::calibrations::identity::Host;
+use tarebench::calibrations::store::{self, Found};
 use tarebench::campaign::{self, Ended, Voice, mock_child};
 use tarebench::cli::{CalibrateArgs, Cli, Command, DecodeArgs, MockArgs, MockUsage, ProbeArgs, RunArgs, VerifyArgs};
 use tarebench::plan::{Plan, key_policy, secrets};
@@ -148,7 +149,9 @@ fn stored(args: &CalibrateArgs, store: &std::path::Path, id: &str) -> anyhow::Re
         let dir = if given.is_dir() { given.to_owned() } else { store.join(id) };
         return store::read(&dir).map_err(anyhow::Error::msg);
     }
-    match store::find(store, &Host::here(), || calibrate::config(args, &Voice { quiet: true }))? {
+    match store::find(store, &Host::of(&campaign::environment::facts()), || {
+        calibrate::config(args, &Voice { quiet: true })
+    })? {
         Found::Match(found) => Ok(*found),
         Found::Near(found, differences) => {
             eprintln!("WARNING: no calibration fits this host and these flags; the nearest differs in");
@@ -208,6 +211,16 @@ fn print_report(plan: &Plan, ended: &Ended) -> anyhow::Result<()> {
     } else {
         let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         let mut text = report::terminal::render(&ended.run, report::terminal::WIDEST, color);
+        if let Some(evidence) = &ended.evidence {
+            text.push_str(&report::calibration::truth("truth", "the mock's own log", &evidence.closure));
+        }
+        if let Some(canary) = &ended.canary {
+            text.push_str(&report::calibration::truth(
+                "canary",
+                "beside the load, in no figure above",
+                &canary.closure,
+            ));
+        }
         text.push_str(&format!(
             "\n{0}: run.json, report.md, requests.jsonl; rebuild with: tarebench verify {0}\n",
             ended.dir.display()
@@ -408,12 +421,19 @@ fn decode_file(args: &DecodeArgs) -> anyhow::Result<u8> {
 
 fn verify_dir(args: &VerifyArgs) -> u8 {
     match verify::verify(&args.dir) {
-        Ok(verified) => {
-            println!("{verified}");
-            0
-        }
+        Ok(verified) => match tarebench::evidence::verify(&args.dir) {
+            Ok(comparisons) => {
+                let also = if comparisons > 0 { "; so are the comparisons with the mock's log" } else { "" };
+                tell(&format!("{verified}{also}\n"));
+                0
+            }
+            Err(difference) => {
+                tell(&format!("{difference:#}\n"));
+                FAILED
+            }
+        },
         Err(difference) => {
-            println!("{difference}");
+            tell(&format!("{difference}\n"));
             FAILED
         }
     }
@@ -433,7 +453,7 @@ mod tests {
                 "started_at": null, "complete": complete, "environment": null, "calibration": null, "cells": [],
                 "verdicts": verdicts, "labels": [], "definitions": {}});
             let run = serde_json::from_value(run).expect("a run");
-            status(&Ended { run, dir: std::path::PathBuf::new(), interrupted })
+            status(&Ended { run, dir: std::path::PathBuf::new(), interrupted, evidence: None, canary: None })
         };
         assert_eq!(ended(true, None, false), 0);
         assert_eq!(ended(true, Some("invalid"), false), INVALID);

@@ -30,6 +30,8 @@ pub struct TargetWords {
     pub wait: Nanos,
     /// Headers, `Authorization` among them when there is a key.
     pub headers: Vec<(String, String)>,
+    /// More flags of the built-in mock.
+    pub mock_flags: Vec<String>,
     /// Name of the variable with the key, and whether it was given by flag.
     pub api_key_env: (String, bool),
 }
@@ -280,6 +282,7 @@ impl Plan {
                 model: args.model.clone(),
                 wait: seconds("--wait", args.wait, 0.0, true)?.1,
                 headers: args.header.iter().map(|p| (p.0.clone(), p.1.clone())).collect(),
+                mock_flags: Vec::new(),
                 api_key_env: api_key_env(args.api_key_env.as_deref(), environment)?,
             },
             output: Output {

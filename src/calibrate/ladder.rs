@@ -1,6 +1,6 @@
 //! The ladder: which loads are tried, in which order, and the search for each limit.
 
-use super::document::{Family, Step, StepLoad};
+use crate::calibrations::document::{Family, Step, StepLoad};
 use calibration::verdict::{Bounds, Limit, Next, Search, StepResult, StoppedBy};
 
 /// Streams over which a rate of events is spread.

@@ -1,16 +1,15 @@
 //! `calibrate`: the harness weighs itself on this host. Every step of load is a real campaign against the mock, held
 //! against the mock's own log; what comes out is kept, and found again by each run it holds for.
 
-pub mod check;
-pub mod document;
-pub mod evidence;
-pub mod identity;
 pub mod ladder;
 pub mod step;
-pub mod store;
 
+use crate::calibrations::document::{Calibration, FILE, Family, SCHEMA, Step, VerdictDocument};
+use crate::calibrations::identity::{Config, Host};
+use crate::calibrations::store;
 use crate::campaign::{self, Voice};
 use crate::cli::{CalibrateArgs, Stamps};
+use crate::evidence::Evidence;
 use crate::report::calibration as report;
 use crate::report::picture::{Picture, Series};
 use anyhow::Context;
@@ -21,9 +20,6 @@ use calibration::model::{self, Bursts, Fit, LoadPoint};
 use calibration::spread::Errors;
 use calibration::verdict::{Limit, Verdict};
 use calibration::{clock_cost, parser_cost};
-use document::{Calibration, FILE, Family, SCHEMA, Step, VerdictDocument};
-use evidence::Evidence;
-use identity::{Config, Host};
 use ladder::Depth;
 use std::cell::Cell;
 use std::fs;
@@ -54,7 +50,7 @@ pub fn calibrate(args: &CalibrateArgs, stop: &Arc<AtomicBool>, voice: &Voice) ->
     let clock = SystemClock;
     let (began, made_at_ns) = (clock.now(), clock.wall().ns());
     let store = store::directory(args.calibrations.as_deref(), |name| std::env::var(name).ok());
-    let (host, config) = (Host::here(), config(args, voice)?);
+    let (host, config) = (Host::of(&campaign::environment::facts()), config(args, voice)?);
     let id = format!("{}-{}", campaign::timestamp(made_at_ns), config.binary);
     let dir = store.join(&id);
     fs::create_dir_all(&dir).with_context(|| format!("{}; choose another with --calibrations", dir.display()))?;
@@ -149,7 +145,7 @@ impl Climb<'_> {
         }
         let load = ladder::load(family, value, self.depth.seconds);
         Some(self.runner.run(self.steps.len(), load).map(|(step, evidence)| {
-            self.voice.say(report::step(&step));
+            self.voice.say(report::progress(self.steps.len() + 1, &step));
             self.take_points(&step, &evidence);
             if step.valid {
                 self.net_errors_ns.extend(&evidence.net_errors_ns);
@@ -160,9 +156,13 @@ impl Climb<'_> {
     }
 
     fn take_points(&mut self, step: &Step, evidence: &Evidence) {
+        if step.load.family == Family::Cold {
+            return; // connects are no events
+        }
         for events in evidence.workers.values() {
             let Some((wait, place)) = events.mean_wait_us().zip(events.mean_place()) else { continue };
-            let Some(busy) = step.client.busy else { continue };
+            // with io_uring the kernel receives inside the enter, which the busy fraction does not see: CPU time does
+            let Some(busy) = step.client.cpu_per_wall else { continue };
             self.points.push(PointFacts {
                 point: LoadPoint {
                     events_per_s: events.arrivals.len() as f64 / step.duration_s.max(1e-9),
@@ -204,7 +204,7 @@ pub fn config(args: &CalibrateArgs, voice: &Voice) -> anyhow::Result<Config> {
     if asked && !found.stamps {
         voice.say("WARNING: kernel stamps do not come here: user stamps only, net and tare are not available");
     }
-    Ok(Config::of(&Capabilities { stamps: asked && found.stamps, ..found }, &cores)?)
+    Ok(Config::of(&Capabilities { stamps: asked && found.stamps, ..found }, &cores.workers, cores.control)?)
 }
 
 /// L0 and L1, on the workers' cores.

@@ -5,6 +5,7 @@
 use super::feeder::Tickets;
 use super::mock_child::MockChild;
 use super::{RowFile, Ticket};
+use crate::evidence::CANARY;
 use crate::reading::Asked;
 use crate::rundir::row::Phase;
 use crate::target::openai::{Api, BodyTemplate, TokenProof};
@@ -19,10 +20,6 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Rows of the canary.
-pub const ROWS: &str = "canary.jsonl";
-/// What its mock did.
-pub const TRUTH: &str = "canary-truth.jsonl";
 /// Class of its rows.
 pub const CLASS: &str = "canary";
 /// Time to the first token, in ms.
@@ -57,7 +54,7 @@ impl Canary {
     pub(super) fn start(core: Option<usize>, dir: &Path, workers: usize, key_env: &str) -> anyhow::Result<Self> {
         let (ttft, itl, tokens) = (TTFT_MS.to_string(), ITL_MS.to_string(), TOKENS.to_string());
         let flags = ["--ttft", &ttft, "--itl", &itl, "--tokens", &tokens, "--model", CLASS];
-        let mock = MockChild::start_without(key_env, core, &dir.join(TRUTH), &flags).context("--canary")?;
+        let mock = MockChild::start_without(key_env, core, &dir.join(CANARY.truth), &flags).context("--canary")?;
         let authority = mock.base_url.trim_start_matches("http://").to_owned();
         let address = authority.parse().with_context(|| format!("--canary: its mock is at {authority:?}"))?;
         let request = RequestTemplate::new("POST", "/v1/chat/completions", &authority, "text/event-stream", &[])?;
@@ -117,16 +114,16 @@ impl Canary {
             "ttft_ms": TTFT_MS,
             "itl_ms": ITL_MS,
             "tokens": TOKENS,
-            "rows": ROWS,
-            "truth": TRUTH,
+            "rows": CANARY.rows,
+            "truth": CANARY.truth,
         })
     }
 
     /// In words.
     pub(super) fn words(&self) -> String {
         format!(
-            "beside the load each worker keeps one stream ({TOKENS} tokens, TTFT {TTFT_MS} ms, {ITL_MS} ms a token) to a mock at {}; its rows are in {ROWS} and count nowhere else",
-            self.address
+            "beside the load each worker keeps one stream ({TOKENS} tokens, TTFT {TTFT_MS} ms, {ITL_MS} ms a token) to a mock at {}; its rows are in {} and count nowhere else",
+            self.address, CANARY.rows
         )
     }
 

@@ -11,16 +11,15 @@ mod server;
 mod windows;
 
 use crate::analysis::summary;
-use crate::calibrate::identity::{Config, Host};
-use crate::calibrate::store::{self, Found};
+use crate::calibrations::identity::{Config, Host};
+use crate::calibrations::store::{self, Found};
 use crate::cli::{Connection, Stamps};
+use crate::evidence::{self, Evidence, Pair};
 use crate::plan::{Calibrations, Plan};
 use crate::reading::Asked;
 use crate::report;
 use crate::rundir::row::StampSource;
 use crate::rundir::run_json::RunJson;
-pub use canary::{ROWS as CANARY_ROWS, TRUTH as CANARY_TRUTH};
-
 use announcement::{RunFacts, announce, dry_run, plan_document};
 use anyhow::{Context, bail};
 use bench_engine::clock::{Clock, SystemClock};
@@ -68,6 +67,10 @@ pub struct Ended {
     pub dir: PathBuf,
     /// It was interrupted.
     pub interrupted: bool,
+    /// The run held against its mock's log, where there is one.
+    pub evidence: Option<Evidence>,
+    /// The same of the canary.
+    pub canary: Option<Evidence>,
 }
 
 /// Blocks of the pool beside the one that every connection fills: 8 MiB.
@@ -204,7 +207,7 @@ pub fn run(plan: &Plan, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result
     if let Some(mock) = server.mock {
         mock.stop();
     }
-    finish(&dir, interrupted).map(Some)
+    finish(&dir, interrupted, voice).map(Some)
 }
 
 /// The calibration that holds for this run, as its plan records it.
@@ -213,7 +216,8 @@ fn calibration_for(plan: &Plan, cores: &Cores, harness: &Capabilities) -> anyhow
         Calibrations::Unused(words) => Found::Nothing(words.clone()),
         Calibrations::In(given) => {
             let store = store::directory(given.as_deref(), |name| std::env::var(name).ok());
-            store::find(&store, &Host::here(), || Config::of(harness, cores))?
+            let host = Host::of(&environment::facts());
+            store::find(&store, &host, || Config::of(harness, &cores.workers, cores.control))?
         }
     };
     Ok(store::for_plan(&found))
@@ -273,11 +277,26 @@ fn run_directory(plan: &Plan, started_at: &str) -> anyhow::Result<PathBuf> {
 }
 
 /// Derives everything from the raw files.
-fn finish(dir: &Path, interrupted: bool) -> anyhow::Result<Ended> {
+fn finish(dir: &Path, interrupted: bool, voice: &Voice) -> anyhow::Result<Ended> {
     let run = summary::summarise(dir)?;
     fs::write(dir.join("run.json"), summary::to_json(&run)?)?;
+    let weigh = |of: Pair| -> anyhow::Result<Option<Evidence>> {
+        let found = Evidence::of(dir, of)?;
+        if let Some(evidence) = &found {
+            fs::write(dir.join(of.closure), evidence.closure_json()?)?;
+        }
+        Ok(found)
+    };
+    // the run stands without it
+    let told = |of: Pair| {
+        weigh(of).unwrap_or_else(|error| {
+            voice.say(format!("WARNING: {} cannot be compared with {}: {error:#}", of.rows, of.truth));
+            None
+        })
+    };
+    let (evidence, canary) = (told(evidence::LOAD), told(evidence::CANARY));
     fs::write(dir.join("report.md"), report::markdown::of_directory(dir, &run)?)?;
-    Ok(Ended { run, dir: dir.to_owned(), interrupted })
+    Ok(Ended { run, dir: dir.to_owned(), interrupted, evidence, canary })
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::mock_child::MockChild;
 use super::{Voice, environment};
+use crate::evidence::LOAD;
 use crate::plan::{Plan, key_policy, secrets};
 use crate::target::address::Target;
 use crate::target::fetch::{self, FetchError};
@@ -37,7 +38,8 @@ pub(super) fn find_server(
     let (mock, url) = match &words.base_url {
         Some(url) => (None, url.clone()),
         None => {
-            let mock = MockChild::start(mock_core, &dir.join("truth.jsonl"), &[])?;
+            let flags: Vec<&str> = words.mock_flags.iter().map(String::as_str).collect();
+            let mock = MockChild::start(mock_core, &dir.join(LOAD.truth), &flags)?;
             let url = mock.base_url.clone();
             (Some(mock), url)
         }

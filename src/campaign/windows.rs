@@ -1,9 +1,10 @@
 //! The windows of a campaign, one round of all load points after another, each with its own facts on disk.
 
-use super::canary::{self, Canary};
+use super::canary::Canary;
 use super::feeder::{Feeder, Tickets};
 use super::recorder::{self, Recorder};
 use super::{Voice, health};
+use crate::evidence::CANARY;
 use crate::load_point::Cell;
 use crate::plan::Plan;
 use crate::report::terminal;
@@ -66,7 +67,7 @@ impl Campaign<'_> {
             stamps: self.stamps,
             secret: self.secret,
             out: BufWriter::with_capacity(1 << 18, open("requests.jsonl")?),
-            canary_out: self.canary.map(|_| open(canary::ROWS)).transpose()?.map(BufWriter::new),
+            canary_out: self.canary.map(|_| open(CANARY.rows)).transpose()?.map(BufWriter::new),
         };
         std::thread::scope(|scope| {
             let recording =

@@ -1,8 +1,9 @@
 //! A calibration on a terminal, at most 100 columns wide.
 
-use crate::calibrate::document::{Calibration, Family, Step};
+use crate::calibrations::document::{Calibration, Family, Step};
 use crate::report::quantity::{count, fraction, rate};
 use calibration::clock_cost::ClockCost;
+use calibration::closure::Closure;
 use calibration::parser_cost::ParserCost;
 use calibration::spread::Errors;
 use std::fmt::Write;
@@ -107,6 +108,21 @@ pub fn parser(parser: &ParserCost) -> String {
     format!("parser    {}; {wrong} of {} cuts wrong", costs.join("; "), count(cuts))
 }
 
+/// A step in one line, while the calibration goes on.
+pub fn progress(number: usize, step: &Step) -> String {
+    let outcome = match (step.valid, step.mock_limited) {
+        (true, _) => "good",
+        (false, true) => "the mock was full",
+        (false, false) => "not to be trusted",
+    };
+    format!(
+        "step {number:>3}  {:<14} gross {:>7} us and net {:>7} us from the truth at p99: {outcome}",
+        name(step),
+        us(step.gross_err_us.p99),
+        us(step.net_err_us.p99)
+    )
+}
+
 /// A step, with what is to be said of it below.
 pub fn step(step: &Step) -> String {
     let mut text = row(step);
@@ -149,6 +165,40 @@ fn name(step: &Step) -> String {
         Family::Burst => format!("burst {value}"),
         Family::Cold => format!("{value} cold"),
     }
+}
+
+/// How a run stands against the log of a mock, in a few lines.
+pub fn truth(name: &str, place: &str, closure: &Closure) -> String {
+    let mut text =
+        format!("\n{name:<9}{} requests, {place}: distance of ttft from the truth, us\n", count(closure.matched));
+    let mut row = |what: &str, errors: &Errors| {
+        if errors.n > 0 {
+            text.push_str(&format!(
+                "         {what:<7} p50 {:>7}  p99 {:>7}  max {:>7}\n",
+                us(errors.p50),
+                us(errors.p99),
+                us(errors.max)
+            ));
+        }
+    };
+    row("gross", &closure.ttft.gross_err_us);
+    row("net", &closure.ttft.net_err_us);
+    let wide = closure.ttft.net_err_us.n - closure.narrow.ttft_err_us.n;
+    if wide > 0 {
+        row("net, *", &closure.narrow.ttft_err_us);
+        text.push_str(&format!("         * without {} whose net is an interval of more than 50 us\n", count(wide)));
+    }
+    let outside = &closure.outside;
+    let lost = closure.mismatched + closure.observed_without_truth + closure.ambiguous;
+    text.push_str(&format!(
+        "         {} of {} truths outside net's interval by more than {:.0} us; the mock itself was {} us late at p99{}\n",
+        count(outside.ttft),
+        count(outside.ttft_n),
+        outside.uncertainty_us,
+        us(closure.mock_lateness_us.p99),
+        if lost > 0 { format!("; {} not matched", count(lost)) } else { String::new() }
+    ));
+    text
 }
 
 /// us with three digits or so.

@@ -14,8 +14,19 @@ use crate::rundir::row::Outcome;
 use crate::rundir::run_json::{Cell, Distribution, RunJson, Window};
 
 /// Files whose digests stand in the report, those that exist.
-pub const DIGESTED: [&str; 6] =
-    ["plan.json", "requests.jsonl", "windows.jsonl", "health.jsonl", "server-metrics.jsonl", "run.json"];
+pub const DIGESTED: [&str; 11] = [
+    "plan.json",
+    "requests.jsonl",
+    "windows.jsonl",
+    "health.jsonl",
+    "server-metrics.jsonl",
+    "truth.jsonl",
+    "canary.jsonl",
+    "canary-truth.jsonl",
+    "run.json",
+    "closure.json",
+    "canary.json",
+];
 
 const SHOWN: [&str; 5] = ["p50", "p90", "p95", "p99", "p999"];
 
@@ -45,7 +56,7 @@ pub fn render(run: &RunJson, plan: &Value, digests: &[(&str, String)]) -> String
     }
     reading(&mut md);
     object(&mut md, "Environment", &run.environment);
-    object(&mut md, "Plan", &without_environment(plan));
+    object(&mut md, "Plan", &what_was_asked(plan));
     definitions(&mut md, run);
     files(&mut md, digests);
     md
@@ -306,10 +317,10 @@ fn object(md: &mut String, heading: &str, value: &Value) {
 }
 
 /// The environment has its own section.
-fn without_environment(plan: &Value) -> Value {
+fn what_was_asked(plan: &Value) -> Value {
     let mut plan = plan.clone();
     if let Value::Object(fields) = &mut plan {
-        fields.retain(|key, _| key != "environment");
+        fields.retain(|key, _| key != "environment" && key != "calibration");
     }
     plan
 }

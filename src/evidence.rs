@@ -15,6 +15,46 @@ use std::path::Path;
 /// aim for the closure's p99 on a quiet host.
 pub const WAY_NS: u64 = 20_000;
 
+/// Names of the files of one comparison within a run directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// Rows of the client.
+    pub rows: &'static str,
+    /// The mock's log.
+    pub truth: &'static str,
+    /// What comes of it.
+    pub closure: &'static str,
+}
+
+/// The load, against the built-in mock.
+pub const LOAD: Pair = Pair { rows: "requests.jsonl", truth: "truth.jsonl", closure: "closure.json" };
+/// The canary beside the load.
+pub const CANARY: Pair = Pair { rows: "canary.jsonl", truth: "canary-truth.jsonl", closure: "canary.json" };
+
+/// Computes the comparisons of `dir` again and compares them with what stands there: their number.
+///
+/// # Errors
+/// The file that differs, or why it cannot be told.
+pub fn verify(dir: &Path) -> anyhow::Result<usize> {
+    let mut equal = 0;
+    for of in [LOAD, CANARY] {
+        let path = dir.join(of.closure);
+        if !path.exists() {
+            continue;
+        }
+        let stored = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let again = Evidence::of(dir, of)?.with_context(|| format!("{} is missing", of.truth))?.closure_json()?;
+        if let Some(line) = stored.lines().zip(again.lines()).position(|(a, b)| a != b) {
+            bail!("{}:{}: not what {} and {} say", of.closure, line + 1, of.rows, of.truth);
+        }
+        if stored != again {
+            bail!("{}: not what {} and {} say", of.closure, of.rows, of.truth);
+        }
+        equal += 1;
+    }
+    Ok(equal)
+}
+
 /// What client and mock say of the same requests.
 #[derive(Clone, Debug)]
 pub struct Evidence {
@@ -62,19 +102,27 @@ impl WorkerEvents {
 }
 
 impl Evidence {
-    /// From a run directory with the truth log of its mock.
+    /// From a run directory; None when it has no such truth log.
     ///
     /// # Errors
     /// A file cannot be read or a line of it is not what it must be.
-    pub fn of(dir: &Path) -> anyhow::Result<Evidence> {
-        Evidence::of_files(&dir.join("requests.jsonl"), &dir.join("truth.jsonl"))
+    pub fn of(dir: &Path, of: Pair) -> anyhow::Result<Option<Evidence>> {
+        let (rows, truth) = (dir.join(of.rows), dir.join(of.truth));
+        if !truth.exists() {
+            return Ok(None);
+        }
+        Evidence::of_files(&rows, &truth).map(Some)
     }
 
-    /// From a file of rows and a truth log.
+    /// What stands in the file of the comparison.
     ///
     /// # Errors
-    /// As [`Evidence::of`].
-    pub fn of_files(rows: &Path, truth: &Path) -> anyhow::Result<Evidence> {
+    /// Never, but for a bug in serialisation.
+    pub fn closure_json(&self) -> serde_json::Result<String> {
+        Ok(serde_json::to_string_pretty(&self.closure)? + "\n")
+    }
+
+    fn of_files(rows: &Path, truth: &Path) -> anyhow::Result<Evidence> {
         let log = BufReader::new(File::open(truth).with_context(|| truth.display().to_string())?);
         let (truths, mock) = read_truth(log).with_context(|| truth.display().to_string())?;
         let mut joiner = Joiner::new(truths, WAY_NS);

@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn nothing_there_is_said_and_the_configuration_not_asked_for() {
         let dir = tempfile::tempdir().expect("temporary directory");
-        let host = Host::here();
+        let host = Host::default();
         let found = find(dir.path(), &host, || -> Result<Config, String> { panic!("not needed") }).expect("found");
         assert!(matches!(&found, Found::Nothing(words) if words == "none was ever made here"));
         assert_eq!(for_plan(&found), json!({"none": "none was ever made here"}));

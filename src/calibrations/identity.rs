@@ -1,8 +1,8 @@
 //! What a calibration holds for: this host, this build, this way of running the harness.
 
-use crate::campaign::{Cores, environment};
 use bench_engine::io::capabilities::Capabilities;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::io::{self, Read};
 
@@ -26,9 +26,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// This host.
-    pub fn here() -> Host {
-        let facts = environment::facts();
+    /// From the facts that a run records about its host.
+    pub fn of(facts: &Value) -> Host {
         let text = |key: &str| facts[key].as_str().map(str::to_owned);
         Host {
             name: text("host"),
@@ -60,16 +59,16 @@ pub struct Config {
 }
 
 impl Config {
-    /// Of this binary, with workers and control on `cores`.
+    /// Of this binary, with workers and control on these cores.
     ///
     /// # Errors
     /// The binary cannot be read.
-    pub(crate) fn of(harness: &Capabilities, cores: &Cores) -> io::Result<Config> {
+    pub fn of(harness: &Capabilities, workers: &[usize], control: Option<usize>) -> io::Result<Config> {
         Ok(Config {
             arm: harness.driver.to_string(),
             stamps: if harness.stamps { "kernel" } else { "user" }.to_owned(),
-            cores: cores.workers.clone(),
-            control_core: cores.control,
+            cores: workers.to_vec(),
+            control_core: control,
             tls: false,
             binary: binary_digest()?,
         })
@@ -135,7 +134,8 @@ mod tests {
 
     #[test]
     fn the_same_differs_in_nothing_and_each_change_is_named() {
-        let (host, base) = (Host::here(), config());
+        let host = Host::of(&serde_json::json!({"host": "a", "kernel": "6.1"}));
+        let base = config();
         assert_eq!(differences((&host, &base), (&host, &base)), Vec::<String>::new());
         let other = Host { kernel: None, ..host.clone() };
         assert!(differences((&host, &base), (&other, &base))[0].starts_with("kernel: calibrated "));
