@@ -272,6 +272,12 @@ fn an_idle_connection_that_died_is_not_sent_on() {
     assert_eq!((found[1].connect, found[1].reopened), (Some(CONNECT), true));
     assert!(found[2].conn_reused);
     assert_eq!(report.closed_by_server, 1);
+    // nor does it keep a request from a connection that is there
+    let mut closing = answer(ms(1));
+    closing.acts.push((ms(2_000), Act::Close));
+    let (found, report) = window(script([closing, answer(ms(1))]), 3, 2, &[ms(1), ms(3_000)]);
+    assert_eq!((found[0].conn, found[1].conn, found[1].connect), (Some(0), Some(1), None));
+    assert_eq!(report.opened, 0);
 }
 
 #[test]
