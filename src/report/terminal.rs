@@ -276,7 +276,8 @@ impl Paper {
             }
         }
         if list.is_empty() {
-            list.push("not known: fewer than two windows have figures".into());
+            self.entry(Tone::Plain, "noise", "not known: fewer than two windows have figures");
+            return;
         }
         self.entry(Tone::Plain, "noise", &list.join("   "));
         let how = format!("largest gap between two windows, {column}: what is smaller is no finding");

@@ -210,6 +210,26 @@ fn a_small_campaign_against_the_built_in_mock() {
         let ids: BTreeSet<u64> = of.map(|r| r.trace_id).collect();
         assert_eq!(ids, (0..22).collect(), "cell {cell}, window {window}");
     }
+    // what the gates are made of is on disk, and every gate in the summary
+    let health = std::fs::read_to_string(place.dir.join("health.jsonl")).expect("health.jsonl");
+    let samples: Vec<Value> = health.lines().map(|l| serde_json::from_str(l).expect("a sample")).collect();
+    let worker: Vec<&Value> = samples.iter().filter(|s| s["thread"] == "worker-0").collect();
+    assert!(worker.iter().all(|s| s["busy_ns"].is_u64() && s["steal_ns"].is_u64() && s["softirq_ns"].is_u64()));
+    let busy = |s: Option<&&Value>| s.and_then(|s| s["busy_ns"].as_u64());
+    assert!(busy(worker.first()) == Some(0) && busy(worker.last()) > Some(0), "it grows with the work");
+    for window in
+        place.json("run.json")["cells"].as_array().expect("cells").iter().flat_map(|c| c["windows"].as_array())
+    {
+        let gates: BTreeSet<&str> = window
+            .iter()
+            .flat_map(|w| w["client"]["gates"].as_array())
+            .flatten()
+            .filter_map(|g| g["gate"].as_str())
+            .collect();
+        for gate in ["cpu", "busy", "burst_drain", "read_delay", "run_queue", "steal", "net_width", "losses"] {
+            assert!(gates.contains(gate), "no {gate} in {gates:?}");
+        }
+    }
     // the mock saw each of them once, and nothing else
     let log = std::fs::File::open(place.dir.join("truth.jsonl")).expect("a truth log");
     let (truth, summary) = read_truth(BufReader::new(log)).expect("readable");
