@@ -10,10 +10,10 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-/// What net's interval is widened by before a truth counts as outside: the way of the bytes from the mock's transmit
-/// stamp to the client's receive stamp and back, which net contains, and the mapping between the clocks. It is the
-/// aim for the closure's p99 on a quiet host.
-pub const WAY_NS: u64 = 20_000;
+/// How far net may be from the truth and still be trusted, ns. It holds the way of the bytes from the mock's transmit
+/// stamp to the client's receive stamp and back, which net contains and the truth does not, and the mapping between the
+/// clocks: a few us on a quiet host over loopback.
+pub const NET_BOUND_NS: u64 = 100_000;
 
 /// Names of the files of one comparison within a run directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +125,7 @@ impl Evidence {
     fn of_files(rows: &Path, truth: &Path) -> anyhow::Result<Evidence> {
         let log = BufReader::new(File::open(truth).with_context(|| truth.display().to_string())?);
         let (truths, mock) = read_truth(log).with_context(|| truth.display().to_string())?;
-        let mut joiner = Joiner::new(truths, WAY_NS);
+        let mut joiner = Joiner::new(truths, NET_BOUND_NS);
         let (mut batches, mut token_events) = (Batches::default(), 0);
         let mut workers: BTreeMap<u32, WorkerEvents> = BTreeMap::new();
         each_row(rows, |row| {
