@@ -3,8 +3,10 @@
 use crate::calibrations::document::{Family, Step, StepLoad};
 use calibration::verdict::{Bounds, Limit, Next, Search, StepResult, StoppedBy};
 
-/// Streams over which a rate of events is spread.
-const EVENT_STREAMS: u32 = 200;
+/// Most streams over which a rate of events is spread: at 20 ms a token up to 10,000 events/s, faster beyond.
+const EVENT_STREAMS: u64 = 200;
+/// Events/s of one such stream.
+const EVENTS_OF_STREAM: u64 = 50;
 /// Streams that are to show the cost of streams bear no more than so many events/s together.
 const MODERATE_EVENTS_PER_S: f64 = 20_000.0;
 /// Period of lock-step bursts: time enough to write and to read the largest.
@@ -76,7 +78,7 @@ pub fn load(family: Family, value: u64, seconds: f64) -> StepLoad {
             closed(value as u32, itl_ms, itl_ms, reply(itl_ms), None)
         }
         Family::Events => {
-            let streams = EVENT_STREAMS.min(value as u32);
+            let streams = (value / EVENTS_OF_STREAM).clamp(1, EVENT_STREAMS) as u32;
             let itl_ms = f64::from(streams) * 1e3 / n;
             closed(streams, itl_ms, itl_ms, reply(itl_ms), None)
         }
@@ -150,6 +152,6 @@ mod tests {
         assert!((load(Family::Burst, 256, 1.0).events_per_s - 256.0 * 20.0).abs() < 1e-6);
         let requests = load(Family::Requests, 5000, 1.0);
         assert_eq!((requests.rate, requests.events_per_s, requests.concurrency), (Some(5000.0), 20_000.0, 500));
-        assert_eq!(load(Family::Events, 100, 1.0).concurrency, 100);
+        assert_eq!(load(Family::Events, 1000, 1.0).concurrency, 20);
     }
 }

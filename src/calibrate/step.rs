@@ -18,7 +18,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Below this share of the asked events/s with a client at ease, the mock was full.
-const MOCK_KEEPS_UP: f64 = 0.95;
+const MOCK_KEEPS_UP: f64 = 0.9;
 
 /// Events/s up to which the mock takes a transmit stamp of every token event. A stamp costs it as much as a write.
 const STAMP_ALL_UP_TO: f64 = 20_000.0;

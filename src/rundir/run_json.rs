@@ -419,8 +419,8 @@ pub struct WorkerLoad {
     pub bursts: Option<Bursts>,
 }
 
-/// Events that came together: a burst is a batch with those after it that brought something which had arrived before
-/// the batch in front of them was seen.
+/// Events that came together: a burst is a batch with those right after it that brought something which had arrived
+/// before that first batch was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bursts {

@@ -118,8 +118,13 @@ impl Evidence<'_> {
             *known = (known.0.min(arrived), known.1.max(seen), known.2 + 1);
         }
         let batches: Vec<(u64, u64, u64)> = batches.into_values().collect();
-        let starts = (0..batches.len()).filter(|i| *i == 0 || batches[*i].0 >= batches[*i - 1].1);
-        let mut edges: Vec<usize> = starts.collect();
+        let mut edges: Vec<usize> = Vec::new();
+        for (i, (first_arrival, _, _)) in batches.iter().enumerate() {
+            // a batch with nothing that was there when the burst's first was seen begins another
+            if edges.last().is_none_or(|first| *first_arrival >= batches[*first].1) {
+                edges.push(i);
+            }
+        }
         edges.push(batches.len());
         let (mut drains, mut longest, mut busiest) = (Vec::new(), i64::MIN, 0);
         for edge in edges.windows(2) {

@@ -96,27 +96,30 @@ pub(super) fn worst_ms(values: &mut [(u64, i64)], p: Percentile) -> Option<f64> 
     Some(of_parts.fold(whole, f64::max))
 }
 
-/// Sorted by batch, cut where a batch brought nothing that was there before.
+/// Sorted by batch. What had arrived when a burst's first batch was seen belongs to it, whichever batch brought it;
+/// what came later only queues behind it, and begins the next: else a busy worker would have one burst for ever.
 fn bursts(events: &mut [Event]) -> Vec<Burst> {
     events.sort_unstable_by_key(|e| e.batch);
     let mut bursts: Vec<Burst> = Vec::new();
-    // when the batch before this one was seen: the burst's last may be an earlier one
-    let mut before: Option<u64> = None;
+    // when the first batch of the current burst was seen
+    let mut began: Option<u64> = None;
     for batch in events.chunk_by(|a, b| a.batch == b.batch) {
         let (mut arrived, mut seen) = (u64::MAX, 0);
         for event in batch {
             (arrived, seen) = (arrived.min(event.arrived), seen.max(event.seen));
         }
         let events = batch.len() as u64;
-        match (bursts.last_mut(), before) {
-            (Some(burst), Some(before)) if arrived < before => {
+        match (bursts.last_mut(), began) {
+            (Some(burst), Some(began)) if arrived < began => {
                 burst.arrived = burst.arrived.min(arrived);
                 burst.seen = burst.seen.max(seen);
                 burst.events += events;
             }
-            _ => bursts.push(Burst { arrived, seen, events }),
+            _ => {
+                began = Some(seen);
+                bursts.push(Burst { arrived, seen, events });
+            }
         }
-        before = Some(seen);
     }
     bursts
 }
@@ -135,19 +138,19 @@ mod tests {
 
     #[test]
     fn a_batch_that_was_there_already_continues_the_burst() {
-        // five at once, handed over as 2 and 2 and 1; then one on its own
+        // five at once, handed over as 2 and 2 and 1; then one that came while they were handled
         let mut events = [
             event(7, 100, 120),
             event(7, 101, 120),
             event(9, 102, 150),
             event(9, 103, 150),
-            event(10, 149, 170),
-            event(12, 171, 190),
+            event(10, 119, 170),
+            event(12, 149, 190),
         ];
         events.reverse();
         let found: Vec<_> = bursts(&mut events).iter().map(|b| (b.arrived, b.seen, b.events)).collect();
-        // 149 is before batch 9 was seen at 150; 171 is after batch 10 was
-        assert_eq!(found, [(100, 170, 5), (171, 190, 1)]);
+        // 119 is before batch 7 was seen at 120; 149 is after it
+        assert_eq!(found, [(100, 170, 5), (149, 190, 1)]);
     }
 
     #[test]
