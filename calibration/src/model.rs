@@ -36,8 +36,36 @@ pub struct LoadPoint {
     pub mean_place: f64,
     /// How events came together, see [`Bursts::measure`]; 1 and 1 when each came alone.
     pub bursts: Bursts,
-    /// Lock-step bursts of this many, one period apart: no Poisson arrivals, so never fitted.
-    pub lock_step: Option<u32>,
+    /// Lock-step bursts, one period apart: no Poisson arrivals, so never fitted.
+    pub lock_step: Option<LockStep>,
+}
+
+/// Bursts of one size, one period apart.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LockStep {
+    /// Events of one burst.
+    pub burst: u32,
+    /// From one event of a burst to the next: 0 when they come at one moment. A server needs time to write them.
+    pub spacing_us: f64,
+}
+
+impl LockStep {
+    /// From the arrivals of one worker (ns, sorted here): bursts are what lies less than half a period apart. The
+    /// spacing is that of the median burst of two events or more. None when there is none.
+    pub fn measure(arrivals: &mut [u64], burst: u32, period_us: f64) -> Option<LockStep> {
+        arrivals.sort_unstable();
+        let apart = |a: &u64, b: &u64| (b - a) as f64 / 1e3 <= period_us / 2.0;
+        let spacing = |b: &[u64]| (b[b.len() - 1] - b[0]) as f64 / 1e3 / (b.len() - 1) as f64;
+        let mut spacings: Vec<f64> = arrivals.chunk_by(apart).filter(|b| b.len() > 1).map(spacing).collect();
+        spacings.sort_unstable_by(f64::total_cmp);
+        let spacing_us = *spacings.get(spacings.len() / 2)?;
+        Some(LockStep { burst, spacing_us })
+    }
+
+    /// Mean wait within a burst. A worker that serves as fast as events come keeps no queue.
+    fn mean_wait_us(self, service_us: f64) -> f64 {
+        lock_step_wait_in_services(self.burst).0 * (service_us - self.spacing_us).max(0.0)
+    }
 }
 
 /// Moments of the number of events that arrive together.
@@ -160,8 +188,8 @@ pub struct Predicted {
     pub events_per_s: f64,
     /// Busy share, as measured.
     pub busy_share: f64,
-    /// Lock-step bursts of this many.
-    pub lock_step: Option<u32>,
+    /// Lock-step bursts.
+    pub lock_step: Option<LockStep>,
     /// Plain form; null where it says that the worker is overloaded.
     pub predicted_mean_wait_us: Option<f64>,
     /// Batch form, or the lock-step form; null as above.
@@ -252,7 +280,7 @@ fn until_served(p: &LoadPoint, service_us: f64) -> f64 {
 fn predict(p: &LoadPoint, service_us: f64, plain: Law, batch: Law) -> Predicted {
     let rho = p.events_per_s * service_us / 1e6;
     let with_bursts = |rho: f64, service_us: f64| match p.lock_step {
-        Some(burst) if rho < 1.0 => Some(batch.floor_us + service_us * lock_step_wait_in_services(burst).0),
+        Some(bursts) if rho < 1.0 => Some(batch.floor_us + bursts.mean_wait_us(service_us)),
         Some(_) => None,
         None => Some(batch.wait_us(rho, service_us)? + service_us * burst_wait_in_services(rho, p.bursts)?),
     };
@@ -466,7 +494,7 @@ mod tests {
             let arrivals: Vec<f64> = (0..400).flat_map(|k| (0..burst).map(move |_| f64::from(k) * 20_000.0)).collect();
             let point = worked(&arrivals, Service::Fixed, &mut Draws(1));
             assert!(point.busy_share < 0.11, "{point:?}");
-            points.push(LoadPoint { lock_step: Some(burst), ..point });
+            points.push(LoadPoint { lock_step: Some(LockStep { burst, spacing_us: 0.0 }), ..point });
         }
         let fit = fit(&points).unwrap();
         let lock_step: Vec<&Predicted> = fit.predicted.iter().filter(|p| p.lock_step.is_some()).collect();
@@ -477,6 +505,18 @@ mod tests {
             assert!(p.predicted_mean_wait_us.unwrap() < p.measured_mean_wait_us / 10.0, "{p:?}");
         }
         assert!(fit.r2_batch.unwrap() > 0.99 && fit.r2.unwrap() < 0.0, "{fit:?}");
+    }
+
+    #[test]
+    fn a_burst_that_takes_time_to_come_is_waited_for_less() {
+        // three bursts of 4 at 10 us, 20 ms apart
+        let mut ns: Vec<u64> = (0..12).map(|i| (i / 4) * 20_000_000 + (i % 4) * 10_000).rev().collect();
+        let found = LockStep::measure(&mut ns, 4, 20_000.0).unwrap();
+        assert_eq!(found, LockStep { burst: 4, spacing_us: 10.0 });
+        // the k-th waits k (S - spacing)
+        assert_eq!(found.mean_wait_us(14.0), (1.0 + 2.0 + 3.0) * 4.0 / 4.0);
+        assert_eq!(found.mean_wait_us(9.0), 0.0);
+        assert_eq!(LockStep::measure(&mut [1, 50_000_000], 1, 20_000.0), None);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use anyhow::Context;
 use bench_engine::clock::{Clock, SystemClock};
 use bench_engine::io::capabilities::{Capabilities, capabilities, choose};
 use bench_engine::units::Instant;
-use calibration::model::{self, Bursts, Fit, LoadPoint};
+use calibration::model::{self, Bursts, Fit, LoadPoint, LockStep};
 use calibration::spread::Errors;
 use calibration::verdict::{Limit, Verdict};
 use calibration::{clock_cost, parser_cost};
@@ -161,8 +161,7 @@ impl Climb<'_> {
         }
         for events in evidence.workers.values() {
             let Some((wait, place)) = events.mean_wait_us().zip(events.mean_place()) else { continue };
-            // with io_uring the kernel receives inside the enter, which the busy fraction does not see: CPU time does
-            let Some(busy) = step.client.cpu_per_wall else { continue };
+            let Some(busy) = step.client.busy else { continue };
             self.points.push(PointFacts {
                 point: LoadPoint {
                     events_per_s: events.arrivals.len() as f64 / step.duration_s.max(1e-9),
@@ -170,7 +169,9 @@ impl Climb<'_> {
                     mean_wait_us: wait,
                     mean_place: place,
                     bursts: Bursts::SINGLE,
-                    lock_step: (step.load.family == Family::Burst).then_some(step.load.value as u32),
+                    lock_step: step.load.lockstep_ms.and_then(|period| {
+                        LockStep::measure(&mut events.arrivals.clone(), step.load.value as u32, period * 1e3)
+                    }),
                 },
                 arrivals: events.arrivals.clone(),
             });

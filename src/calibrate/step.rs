@@ -21,7 +21,7 @@ use std::time::Duration;
 const MOCK_KEEPS_UP: f64 = 0.9;
 
 /// Events/s up to which the mock takes a transmit stamp of every token event. A stamp costs it as much as a write.
-const STAMP_ALL_UP_TO: f64 = 20_000.0;
+const STAMP_ALL_UP_TO: f64 = 5_000.0;
 /// Beyond that, of the first event of each reply and each n-th after it.
 const STAMP_EVERY: u32 = 16;
 

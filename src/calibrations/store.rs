@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Length of the time at the head of an id, `2026-11-29T18-22-55`.
+const MADE_AT: usize = 19;
+
 /// The directory of calibrations: what was given, else `tarebench/calibrations` in the user's state directory
 /// (XDG Base Directory Specification). `environment` looks up variables.
 pub fn directory(given: Option<&Path>, environment: impl Fn(&str) -> Option<String>) -> PathBuf {
@@ -102,7 +105,7 @@ pub fn for_plan(found: &Found) -> Value {
     };
     json!({
         "id": calibration.id,
-        "made_at_ns": calibration.made_at_ns,
+        "made_at": calibration.id.get(..MADE_AT).unwrap_or_default(),
         "depth": calibration.depth,
         "placement": calibration.placement,
         "matches": differences.is_empty(),

@@ -229,7 +229,7 @@ fn model(calibration: &Calibration) -> Vec<String> {
         lines.push(format!(
             "          {:>9} events/s{}: mean wait measured {} us, predicted {} us, batch form {} us",
             rate(Some(point.events_per_s)),
-            point.lock_step.map_or(String::new(), |b| format!(", lock step {b}")),
+            point.lock_step.map_or(String::new(), |l| format!(", {} at {:.1} us in lock step", l.burst, l.spacing_us)),
             us(Some(point.measured_mean_wait_us)),
             us(point.predicted_mean_wait_us),
             us(point.batch_predicted_mean_wait_us),
