@@ -453,7 +453,14 @@ mod tests {
                 "started_at": null, "complete": complete, "environment": null, "calibration": null, "cells": [],
                 "verdicts": verdicts, "labels": [], "definitions": {}});
             let run = serde_json::from_value(run).expect("a run");
-            status(&Ended { run, dir: std::path::PathBuf::new(), interrupted, evidence: None, canary: None })
+            status(&Ended {
+                run,
+                dir: std::path::PathBuf::new(),
+                interrupted,
+                evidence: None,
+                canary: None,
+                truth_read: 0,
+            })
         };
         assert_eq!(ended(true, None, false), 0);
         assert_eq!(ended(true, Some("invalid"), false), INVALID);

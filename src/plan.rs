@@ -30,6 +30,8 @@ pub struct TargetWords {
     pub wait: Nanos,
     /// Headers, `Authorization` among them when there is a key.
     pub headers: Vec<(String, String)>,
+    /// Where a mock on another host serves its log, and how much of that is known already, in bytes.
+    pub remote_truth: Option<(String, u64)>,
     /// More flags of the built-in mock.
     pub mock_flags: Vec<String>,
     /// Name of the variable with the key, and whether it was given by flag.
@@ -282,6 +284,7 @@ impl Plan {
                 model: args.model.clone(),
                 wait: seconds("--wait", args.wait, 0.0, true)?.1,
                 headers: args.header.iter().map(|p| (p.0.clone(), p.1.clone())).collect(),
+                remote_truth: None,
                 mock_flags: Vec::new(),
                 api_key_env: api_key_env(args.api_key_env.as_deref(), environment)?,
             },

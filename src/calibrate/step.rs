@@ -4,18 +4,16 @@ use crate::analysis::definitions::rules::GateState;
 use crate::calibrations::document::{Family, Step, StepClient, StepLoad};
 use crate::campaign::{self, Voice};
 use crate::cli::{Arm, Connection, List, RunArgs, Stamps};
-use crate::evidence::{Evidence, LOAD, NET_BOUND_NS};
+use crate::evidence::{Evidence, NET_BOUND_NS};
 use crate::plan::{Calibrations, Plan};
 use crate::rundir::run_json::{Window, WorkerLoad};
 use anyhow::{Context, bail};
 use calibration::closure::Closure;
-use calibration::truth::fetch_truth;
 use serde_json::json;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 /// Below this share of the asked events/s with a client at ease, the mock was full.
 const MOCK_KEEPS_UP: f64 = 0.9;
@@ -61,6 +59,7 @@ impl Runner {
         if load.events_per_s > STAMP_ALL_UP_TO {
             plan.target.mock_flags = vec!["--stamp-every".to_owned(), STAMP_EVERY.to_string()];
         }
+        plan.target.remote_truth = self.remote.as_ref().map(|(_, url)| (url.clone(), self.truth_read.get()));
         plan.output.calibrations = Calibrations::Unused("this run is a step of a calibration".to_owned());
         // each campaign confines its own thread to the control core: this one must stay free for the next
         let stop = Arc::clone(&self.stop);
@@ -72,34 +71,9 @@ impl Runner {
         let Some(window) = run.cells.first().and_then(|c| c.windows.first()) else {
             bail!("the step {name} has no window");
         };
-        if let Some((_, truth_url)) = &self.remote {
-            self.fetch_truth(truth_url, &dir)?;
-        }
-        let evidence = match ended.evidence {
-            Some(evidence) => evidence,
-            None => Evidence::of(&dir, LOAD)?.with_context(|| format!("the step {name} has no truth log"))?,
-        };
+        self.truth_read.set(ended.truth_read);
+        let evidence = ended.evidence.with_context(|| format!("the step {name} has no truth log"))?;
         Ok((step(load, name, window, &evidence), evidence))
-    }
-
-    /// Fetches what the mock elsewhere has written since the last step.
-    fn fetch_truth(&self, url: &str, dir: &Path) -> anyhow::Result<()> {
-        // the mock makes its rows visible within 200 ms of the end of a reply
-        std::thread::sleep(Duration::from_millis(400));
-        let mut log = String::new();
-        loop {
-            let (rows, next) = fetch_truth(url, self.truth_read.get(), Duration::from_secs(20))?;
-            if rows.is_empty() {
-                break;
-            }
-            self.truth_read.set(next);
-            for row in rows {
-                log.push_str(&serde_json::to_string(&row)?);
-                log.push('\n');
-            }
-        }
-        let path = dir.join(LOAD.truth);
-        std::fs::write(&path, log).with_context(|| path.display().to_string())
     }
 
     fn args(&self, load: &StepLoad, dir: &Path) -> RunArgs {

@@ -28,7 +28,7 @@ use bench_engine::io::capabilities::{Capabilities, capabilities, choose};
 use bench_engine::io::uring::RingError;
 use bench_engine::worker::{Shared, WorkerOptions};
 use canary::Canary;
-use server::{body_template, find_server, request_template};
+use server::{body_template, fetch_log, find_server, request_template};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -71,6 +71,8 @@ pub struct Ended {
     pub evidence: Option<Evidence>,
     /// The same of the canary.
     pub canary: Option<Evidence>,
+    /// How far the log of a mock on another host has been read, in bytes.
+    pub truth_read: u64,
 }
 
 /// Blocks of the pool beside the one that every connection fills: 8 MiB.
@@ -207,7 +209,11 @@ pub fn run(plan: &Plan, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result
     if let Some(mock) = server.mock {
         mock.stop();
     }
-    finish(&dir, interrupted, voice).map(Some)
+    let truth_read = match &plan.target.remote_truth {
+        Some((url, from)) => fetch_log(url, *from, &dir)?,
+        None => 0,
+    };
+    finish(&dir, interrupted, voice).map(|ended| Some(Ended { truth_read, ..ended }))
 }
 
 /// The calibration that holds for this run, as its plan records it.
@@ -296,7 +302,7 @@ fn finish(dir: &Path, interrupted: bool, voice: &Voice) -> anyhow::Result<Ended>
     };
     let (evidence, canary) = (told(evidence::LOAD), told(evidence::CANARY));
     fs::write(dir.join("report.md"), report::markdown::of_directory(dir, &run)?)?;
-    Ok(Ended { run, dir: dir.to_owned(), interrupted, evidence, canary })
+    Ok(Ended { run, dir: dir.to_owned(), interrupted, evidence, canary, truth_read: 0 })
 }
 
 #[cfg(test)]

@@ -8,10 +8,11 @@ use crate::target::address::Target;
 use crate::target::fetch::{self, FetchError};
 use crate::target::identity::{self, Identity};
 use crate::target::openai::BodyTemplate;
-use anyhow::bail;
+use anyhow::{Context, bail};
 use bench_engine::clock::{Clock, SystemClock};
 use bench_engine::units::Nanos;
 use bench_engine::wire::request::RequestTemplate;
+use calibration::truth::fetch_truth;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -122,6 +123,27 @@ fn wait_for(target: &mut Target, patience: Nanos, stop: &AtomicBool, voice: &Voi
         }
         std::thread::sleep(Duration::from_millis(200));
     }
+}
+
+/// Writes what a mock on another host has logged from byte `from` on into `dir`; gives where to go on.
+pub(super) fn fetch_log(url: &str, from: u64, dir: &Path) -> anyhow::Result<u64> {
+    // the mock makes its rows visible within 200 ms of the end of a reply
+    std::thread::sleep(Duration::from_millis(400));
+    let (mut log, mut at) = (String::new(), from);
+    loop {
+        let (rows, next) = fetch_truth(url, at, Duration::from_secs(20))?;
+        at = next;
+        if rows.is_empty() {
+            break;
+        }
+        for row in rows {
+            log.push_str(&serde_json::to_string(&row)?);
+            log.push('\n');
+        }
+    }
+    let path = dir.join(LOAD.truth);
+    std::fs::write(&path, log).with_context(|| path.display().to_string())?;
+    Ok(at)
 }
 
 pub(super) fn body_template(plan: &Plan, model: &str) -> BodyTemplate {

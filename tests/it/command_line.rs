@@ -19,6 +19,8 @@ use tarebench::rundir::row::{Outcome, Phase, Row};
 use tempfile::TempDir;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tarebench");
+/// Where there are no calibrations: those of whoever runs the tests are none of theirs.
+const NO_CALIBRATIONS: (&str, &str) = ("TAREBENCH_CALIBRATIONS", "/dev/null/none");
 /// No wait of a test is longer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -35,7 +37,8 @@ pub fn tarebench(args: &[&str]) -> Done {
 
 fn tarebench_with(args: &[&str], environment: &[(&str, &str)]) -> Done {
     let mut command = Command::new(BINARY);
-    command.args(args).env_remove("OPENAI_API_KEY").envs(environment.iter().copied()).timeout(PATIENCE);
+    command.args(args).env_remove("OPENAI_API_KEY").env(NO_CALIBRATIONS.0, NO_CALIBRATIONS.1);
+    command.envs(environment.iter().copied()).timeout(PATIENCE);
     done(&command.output().expect("the binary runs"))
 }
 
@@ -124,7 +127,8 @@ pub struct Running(Option<Child>);
 impl Running {
     pub fn start(args: &[&str]) -> Self {
         let mut command = std::process::Command::new(BINARY);
-        command.args(args).env_remove("OPENAI_API_KEY").stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.args(args).env_remove("OPENAI_API_KEY").env(NO_CALIBRATIONS.0, NO_CALIBRATIONS.1);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         Running(Some(command.spawn().expect("the binary runs")))
     }
 
@@ -156,6 +160,8 @@ impl Drop for Running {
 pub struct MockProcess {
     child: Child,
     pub url: String,
+    /// With `--truth-listen`.
+    pub truth_url: Option<String>,
     _until: Option<ChildStdin>,
 }
 
@@ -165,11 +171,17 @@ impl MockProcess {
         command.args(["mock", "--until-stdin-closes"]).args(flags).envs(environment.iter().copied());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the mock runs");
         let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+        let mut out = BufReader::new(child.stdout.take().expect("piped"));
+        out.read_line(&mut line).expect("a line");
+        let truth_url = flags.contains(&"--truth-listen").then(|| {
+            let mut line = String::new();
+            out.read_line(&mut line).expect("a line");
+            line.trim().strip_prefix("mock: truth at ").expect("its truth").to_owned()
+        });
         let address: SocketAddr =
             line.trim().strip_prefix("mock: listening on ").and_then(|a| a.parse().ok()).expect("its address");
         let until = child.stdin.take();
-        MockProcess { child, url: format!("http://{address}"), _until: until }
+        MockProcess { child, url: format!("http://{address}"), truth_url, _until: until }
     }
 }
 

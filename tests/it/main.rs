@@ -1,6 +1,7 @@
 //! The one integration test binary.
 
 mod allocations;
+mod calibrate;
 mod canary;
 mod cases;
 mod command_line;
