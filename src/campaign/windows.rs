@@ -28,8 +28,6 @@ use std::time::Duration;
 
 /// Between giving the order and the opening of a window.
 const LEAD: Nanos = Nanos::from_millis(20);
-/// How far recorder and feeder stand back (on Linux niceness is a thread's own).
-const NICENESS: i32 = 10;
 /// Pause of the control loop.
 const TICK: Duration = Duration::from_millis(20);
 
@@ -72,10 +70,8 @@ impl Campaign<'_> {
             canary_out: self.canary.map(|_| open(CANARY.rows)).transpose()?.map(BufWriter::new),
         };
         std::thread::scope(|scope| {
-            let recording = std::thread::Builder::new().name("recorder".to_owned()).spawn_scoped(scope, || {
-                give_way();
-                recorder.run()
-            })?;
+            let recording =
+                std::thread::Builder::new().name("recorder".to_owned()).spawn_scoped(scope, || recorder.run())?;
             let told = recorder::Told(&desk.over);
             let ran = self.rounds(&tickets, &desk, &mut files);
             drop(told);
@@ -177,7 +173,6 @@ impl Campaign<'_> {
             let start = SystemClock.now() + lead(enough);
             let (feeder, feeding) = (&feeder, &feeding);
             let feeder = std::thread::Builder::new().name("feeder".to_owned()).spawn_scoped(scope, move || {
-                give_way();
                 let made = feeder.run();
                 feeding.store(false, Ordering::Release);
                 made
@@ -358,12 +353,6 @@ impl Campaign<'_> {
             workers.map(|(w, busy_ns)| (w.tid as u64, health::Pinned { core: w.core as u32, busy_ns })).collect();
         health::sample(t, &workers).iter().try_for_each(|row| write_line(&mut files.health, row))
     }
-}
-
-/// Lets others on this core go first: records can wait, a mock that writes late cannot. A process that may not lower
-/// its priority goes on as it is.
-fn give_way() {
-    let _ = rustix::process::nice(NICENESS);
 }
 
 /// Which window.
