@@ -41,6 +41,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => Ok(verify_dir(&args)),
     };
     match done {
+        Ok(0) if OUTPUT_LOST.load(Ordering::Relaxed) => ExitCode::from(FAILED),
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -91,7 +92,11 @@ fn run(args: RunArgs) -> anyhow::Result<u8> {
 /// Becomes true at the first interrupt or hang-up; the second one ends the process at once.
 fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+    let mut signals = vec![signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
+    if !ignores_hang_up() {
+        signals.push(signal_hook::consts::SIGHUP);
+    }
+    for signal in signals {
         signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), Arc::clone(&stop))?;
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
@@ -197,13 +202,29 @@ fn check_run(args: &CalibrateArgs, dir: &std::path::Path) -> anyhow::Result<u8> 
     Ok(if outside { INVALID } else { 0 })
 }
 
-/// Onto standard output; a reader that has gone away is no failure.
+/// Whether this process was started to outlive its terminal (`nohup`): the kernel's mask of ignored signals.
+fn ignores_hang_up() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|m| u64::from_str_radix(m.trim(), 16).ok())
+        .is_some_and(|m| m & (1 << (signal_hook::consts::SIGHUP - 1)) != 0)
+}
+
+/// Something that was to stand on standard output does not.
+static OUTPUT_LOST: AtomicBool = AtomicBool::new(false);
+
+/// Onto standard output. A reader that has gone away is no failure; a full disk is one.
 fn tell(text: &str) {
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    let mut out = std::io::stdout().lock();
+    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush())
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        OUTPUT_LOST.store(true, Ordering::Relaxed);
+        eprintln!("error: standard output cannot be written: {error}");
+    }
 }
 
 fn print_report(plan: &Plan, ended: &Ended) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
     let text = if plan.output.json {
         tarebench::analysis::summary::to_json(&ended.run)?
     } else if plan.output.quiet {
@@ -227,8 +248,7 @@ fn print_report(plan: &Plan, ended: &Ended) -> anyhow::Result<()> {
         ));
         text
     };
-    // a reader that has gone away is no failure of the campaign
-    let _ = out.write_all(text.as_bytes());
+    tell(&text);
     Ok(())
 }
 
@@ -366,22 +386,20 @@ fn probe(args: &ProbeArgs) -> anyhow::Result<u8> {
         eprintln!("{}", campaign::fallen_back(refused));
     }
     let row = one.send(&capabilities(choice.driver)?)?;
+    let mut text = String::new();
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&row)?);
+        text.push_str(&(serde_json::to_string_pretty(&row)? + "\n"));
     } else {
-        println!(
-            "server   {} ({}), {}",
-            target.base_url,
-            target.address,
-            identity.server.as_deref().unwrap_or("no Server header")
-        );
-        println!("models   {}", identity.models.join(", "));
+        let said = identity.server.as_deref().unwrap_or("no Server header");
+        text.push_str(&format!("server   {} ({}), {said}\n", target.base_url, target.address));
+        text.push_str(&format!("models   {}\n", identity.models.join(", ")));
         if let Some(version) = &identity.version {
-            println!("version  {version}");
+            text.push_str(&format!("version  {version}\n"));
         }
-        println!("asked    {} of {model}, at most {} tokens\n", args.endpoint, args.max_tokens);
-        print!("{}", show(&row));
+        text.push_str(&format!("asked    {} of {model}, at most {} tokens\n\n", args.endpoint, args.max_tokens));
+        text.push_str(&show(&row));
     }
+    tell(&text);
     Ok(if row.outcome == tarebench::rundir::row::Outcome::Ok { 0 } else { INVALID })
 }
 

@@ -4,6 +4,7 @@
 
 use super::feeder::Tickets;
 use super::mock_child::MockChild;
+use super::recorder::Desk;
 use super::{RowFile, Ticket};
 use crate::evidence::CANARY;
 use crate::reading::Asked;
@@ -30,6 +31,8 @@ const ITL_MS: u64 = 10;
 const TOKENS: u64 = 50;
 /// Length of its prompts, in tokens.
 const PROMPT_TOKENS: u64 = 20;
+/// After so many failed requests the canary is fed no more.
+pub(super) const MOST_FAILED: u64 = 5;
 /// Requests ready for each worker: one reply lasts half a second, and the control loop looks fifty times in a second.
 const READY_PER_WORKER: usize = 2;
 /// Job ids of the canary have this bit, those of the load never: they are a window's number and a trace id.
@@ -71,8 +74,12 @@ impl Canary {
         Ok(Canary { mock, address, request, body, ready: workers * READY_PER_WORKER, made: AtomicU64::new(0) })
     }
 
-    /// Makes requests until enough are ready. They belong to the window they are made in.
-    pub(super) fn top_up(&self, shared: &Shared, tickets: &Tickets, cell: u32, window: u32) {
+    /// Makes requests until enough are ready. They belong to the window they are made in. A mock that is gone is not
+    /// asked for ever: a worker that opens connections in vain is not the one that is measured.
+    pub(super) fn top_up(&self, shared: &Shared, tickets: &Tickets, desk: &Desk, cell: u32, window: u32) {
+        if desk.canary_failed.load(Ordering::Relaxed) >= MOST_FAILED {
+            return;
+        }
         while shared.canary_supply.len() < self.ready {
             let n = self.made.fetch_add(1, Ordering::Relaxed);
             // the mock's log knows a request by this word; no nonce of the load has a hyphen

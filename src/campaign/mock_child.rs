@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// A running mock; it ends when this is dropped.
 #[derive(Debug)]
@@ -12,6 +13,10 @@ pub struct MockChild {
     /// `http://127.0.0.1:PORT`.
     pub base_url: String,
 }
+
+/// How long a mock may take to write the rest of its log.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// What the mock prints before its address.
 pub const LISTENING: &str = "mock: listening on ";
@@ -61,6 +66,14 @@ impl MockChild {
 
     fn end(&mut self) {
         drop(self.child.stdin.take());
+        for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
+            match self.child.try_wait() {
+                Ok(None) => std::thread::sleep(PAUSE),
+                _ => return,
+            }
+        }
+        // stopped, or stuck on its disk: what the client measured must not wait for it
+        let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }

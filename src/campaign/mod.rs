@@ -130,7 +130,18 @@ pub fn run(plan: &Plan, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result
     let clock = SystemClock;
     let started_at = timestamp(clock.wall().ns());
     let dir = run_directory(plan, &started_at)?;
+    let was_empty = fs::read_dir(&dir)?.next().is_none();
+    // dropped after everything that writes there
+    let mut begun = Begun { dir: &dir, keep: !was_empty };
+    // what an earlier run left must not pass for this one's, nor be lost to a server that is not there
+    let built_in = plan.target.base_url.is_none();
+    if built_in {
+        remove_files(&dir);
+    }
     let server = find_server(plan, &dir, cores.control, stop, voice)?;
+    if !built_in {
+        remove_files(&dir);
+    }
     let canary = match plan.canary {
         true => Some(Canary::start(cores.control, &dir, cores.workers.len(), &plan.target.api_key_env.0)?),
         false => None,
@@ -184,6 +195,7 @@ pub fn run(plan: &Plan, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result
     let calibration = calibration_for(plan, &cores, &found)?;
     let plan_json = plan_document(plan, &run_id, &started_at, &server.model, environment, &calibration)?;
     fs::write(dir.join("plan.json"), plan_json).with_context(|| format!("{}", dir.join("plan.json").display()))?;
+    begun.keep = true;
     announce(plan, &facts, &dir, voice);
     let campaign = Campaign {
         plan,
@@ -201,7 +213,14 @@ pub fn run(plan: &Plan, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result
         stop,
         voice,
     };
-    let interrupted = campaign.run_windows()?;
+    let (interrupted, canary_failed) = campaign.run_windows()?;
+    if canary_failed > 0 {
+        voice.say(format!(
+            "WARNING: {canary_failed} requests of the canary failed, and after {} it was fed no more: is its mock gone? \
+             Its comparison is of those that were answered",
+            canary::MOST_FAILED
+        ));
+    }
     drop(engine);
     if let Some(canary) = canary {
         canary.stop();
@@ -210,7 +229,7 @@ pub fn run(plan: &Plan, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result
         mock.stop();
     }
     let truth_read = match &plan.target.remote_truth {
-        Some((url, from)) => fetch_log(url, *from, &dir)?,
+        Some((url, from)) => fetch_log(url, *from, &dir, stop)?,
         None => 0,
     };
     finish(&dir, interrupted, voice).map(|ended| Some(Ended { truth_read, ..ended }))
@@ -278,8 +297,51 @@ fn run_directory(plan: &Plan, started_at: &str) -> anyhow::Result<PathBuf> {
         bail!("the run directory {} is not empty; choose another with --out, or add --force", dir.display());
     }
     // found out now, not after the measurement
-    File::create(dir.join("requests.jsonl")).map_err(told)?;
+    let probe = dir.join(".writable");
+    File::create(&probe).and_then(|_| fs::remove_file(&probe)).map_err(told)?;
     Ok(dir)
+}
+
+/// Every file a campaign may write into its directory.
+const FILES: [&str; 12] = [
+    "plan.json",
+    "requests.jsonl",
+    "windows.jsonl",
+    "health.jsonl",
+    "run.json",
+    "report.md",
+    "truth.jsonl",
+    "closure.json",
+    "canary.jsonl",
+    "canary-truth.jsonl",
+    "canary.json",
+    "server-metrics.jsonl",
+];
+
+fn remove_files(dir: &Path) {
+    for path in FILES.map(|name| dir.join(name)) {
+        // a link was put there by somebody, and is written through
+        if path.symlink_metadata().is_ok_and(|m| m.is_file()) {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// A run directory in which nothing is measured yet: it goes when the campaign does not come about, so that a second
+/// try finds its place free.
+struct Begun<'a> {
+    dir: &'a Path,
+    keep: bool,
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        if !self.keep {
+            remove_files(self.dir);
+            // only when it is empty
+            let _ = fs::remove_dir(self.dir);
+        }
+    }
 }
 
 /// Derives everything from the raw files.

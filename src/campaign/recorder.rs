@@ -55,6 +55,8 @@ pub struct Desk {
     pub map_uncertainty_ns: AtomicU64,
     /// Steps of the wall clock so far.
     pub clock_steps: AtomicU64,
+    /// Requests of the canary that failed.
+    pub canary_failed: AtomicU64,
     /// Writing failed: the run must end.
     pub broken: AtomicBool,
 }
@@ -202,7 +204,11 @@ impl<W: Write> Recorder<'_, W> {
         let ticket = ticket.ok_or_else(|| io::Error::other("a request was finished that nobody made"))?;
         let finished = self.read(done, &ticket, map);
         match (ticket.file, &mut self.canary_out) {
-            (RowFile::Canary, Some(out)) => write_row(out, &finished.row, canary_chain),
+            (RowFile::Canary, Some(out)) => {
+                let failed = finished.row.outcome == Outcome::Failed;
+                self.desk.canary_failed.fetch_add(u64::from(failed), Ordering::Relaxed);
+                write_row(out, &finished.row, canary_chain)
+            }
             (RowFile::Canary, None) => Err(io::Error::other("a canary's request was finished, and there is none")),
             (RowFile::Requests, _) => {
                 write_row(&mut self.out, &finished.row, chain)?;

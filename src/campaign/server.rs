@@ -17,6 +17,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// Longest time for fetching the log of a mock on another host.
+const LOG_PATIENCE: Nanos = Nanos::from_secs(30);
+
 /// A server found, and how it is spoken to.
 pub(super) struct Server {
     pub(super) target: Target,
@@ -126,11 +129,13 @@ fn wait_for(target: &mut Target, patience: Nanos, stop: &AtomicBool, voice: &Voi
 }
 
 /// Writes what a mock on another host has logged from byte `from` on into `dir`; gives where to go on.
-pub(super) fn fetch_log(url: &str, from: u64, dir: &Path) -> anyhow::Result<u64> {
+pub(super) fn fetch_log(url: &str, from: u64, dir: &Path, stop: &AtomicBool) -> anyhow::Result<u64> {
     // the mock makes its rows visible within 200 ms of the end of a reply
     std::thread::sleep(Duration::from_millis(400));
     let (mut log, mut at) = (String::new(), from);
-    loop {
+    let until = SystemClock.now() + LOG_PATIENCE;
+    // a mock that serves others as well always has more
+    while SystemClock.now() < until && !stop.load(Ordering::Relaxed) {
         let (rows, next) = fetch_truth(url, at, Duration::from_secs(20))?;
         at = next;
         if rows.is_empty() {

@@ -51,8 +51,8 @@ pub(super) struct Campaign<'a> {
 
 impl Campaign<'_> {
     /// Runs every window: one round of all load points after another, so that the windows of a load point lie
-    /// apart in time. True when the user interrupted it.
-    pub(super) fn run_windows(&self) -> anyhow::Result<bool> {
+    /// apart in time. Whether the user interrupted it, and how many requests of the canary failed.
+    pub(super) fn run_windows(&self) -> anyhow::Result<(bool, u64)> {
         let open =
             |name: &str| File::create(self.dir.join(name)).with_context(|| self.dir.join(name).display().to_string());
         let mut files = Files { windows: open("windows.jsonl")?, health: open("health.jsonl")? };
@@ -77,7 +77,7 @@ impl Campaign<'_> {
             drop(told);
             let recorded = recording.join().map_err(|_| anyhow::anyhow!("the record reader ended unexpectedly"))?;
             recorded.with_context(|| format!("{} cannot be written", self.dir.join("requests.jsonl").display()))?;
-            ran
+            ran.map(|interrupted| (interrupted, desk.canary_failed.load(Ordering::Relaxed)))
         })
     }
 
@@ -184,7 +184,7 @@ impl Campaign<'_> {
                 }
                 self.sample(files)?;
                 let tend_canary =
-                    || self.canary.iter().for_each(|c| c.top_up(self.shared, tickets, place.index, place.window));
+                    || self.canary.iter().for_each(|c| c.top_up(self.shared, tickets, desk, place.index, place.window));
                 tend_canary();
                 opened = SystemClock.now() + LEAD;
                 opened_at.store(opened.ns(), Ordering::Release);

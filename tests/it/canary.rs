@@ -125,3 +125,40 @@ fn the_targets_headers_stay_with_the_target() {
         assert!(!text.contains("very-secret-tenant"), "{name}");
     }
 }
+
+#[test]
+fn a_canary_whose_mock_is_gone_is_said_and_not_fed_for_ever() {
+    let mock = MockProcess::start(&["--ttft", "20", "--itl", "10"], &[]);
+    let place = Place::new();
+    let flags = ["run", "--base-url", &mock.url, "--max-concurrency", "2", "--num-prompts", "60", "--canary"];
+    let more = ["--drop", "0", "--windows", "1", "--length-scale", "0.05", "--out", place.out()];
+    let run = Running::start(&[&flags[..], &more].concat());
+    let lines = || std::fs::read_to_string(place.dir.join("canary.jsonl")).map_or(0, |t| t.lines().count());
+    wait_until("a row of the canary", || lines() >= 1);
+    for pid in run.children("canary-truth.jsonl") {
+        nix::sys::signal::kill(pid, Signal::SIGKILL).expect("it is ours");
+    }
+    let done = run.end();
+    place.assert_carried_out(&done);
+    assert!(done.err.contains("requests of the canary failed"), "{}", done.err);
+    let failed = count(&canary_rows(&place), Outcome::Failed);
+    assert!((5..30).contains(&failed), "{failed}");
+    assert_eq!(count(&place.rows(), Outcome::Ok), 60, "the load knows nothing of it");
+}
+
+#[test]
+fn a_canary_whose_mock_is_stopped_does_not_hold_the_results_up() {
+    let mock = MockProcess::start(&["--ttft", "20", "--itl", "10"], &[]);
+    let place = Place::new();
+    let flags = ["run", "--base-url", &mock.url, "--max-concurrency", "2", "--num-prompts", "40", "--canary"];
+    let more = ["--drop", "0", "--windows", "1", "--length-scale", "0.05", "--out", place.out()];
+    let run = Running::start(&[&flags[..], &more].concat());
+    let lines = || std::fs::read_to_string(place.dir.join("canary.jsonl")).map_or(0, |t| t.lines().count());
+    wait_until("a row of the canary", || lines() >= 1);
+    for pid in run.children("canary-truth.jsonl") {
+        nix::sys::signal::kill(pid, Signal::SIGSTOP).expect("it is ours");
+    }
+    let done = run.end();
+    place.assert_carried_out(&done);
+    assert_eq!(count(&place.rows(), Outcome::Ok), 40);
+}

@@ -126,7 +126,10 @@ pub struct Running(Option<Child>);
 
 impl Running {
     pub fn start(args: &[&str]) -> Self {
-        let mut command = std::process::Command::new(BINARY);
+        Running::start_by(std::process::Command::new(BINARY), args)
+    }
+
+    fn start_by(mut command: std::process::Command, args: &[&str]) -> Self {
         command.args(args).env_remove("OPENAI_API_KEY").env(NO_CALIBRATIONS.0, NO_CALIBRATIONS.1);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         Running(Some(command.spawn().expect("the binary runs")))
@@ -135,6 +138,15 @@ impl Running {
     pub fn signal(&self, signal: Signal) {
         let pid = self.0.as_ref().expect("running").id();
         kill(Pid::from_raw(pid as i32), signal).expect("it is ours");
+    }
+
+    /// Pids of its children whose command line contains `word`.
+    pub fn children(&self, word: &str) -> Vec<Pid> {
+        let pid = self.0.as_ref().expect("running").id();
+        let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        let is_it =
+            |pid: &&str| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|c| c.contains(word));
+        list.split_whitespace().filter(is_it).filter_map(|pid| pid.parse().ok().map(Pid::from_raw)).collect()
     }
 
     fn has_ended(&mut self) -> bool {
@@ -794,7 +806,7 @@ fn an_interrupt_while_nothing_is_measured() {
     let address = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
     let (place, url) = (Place::new(), format!("http://{address}"));
     let run = Running::start(&["run", "--base-url", &url, "--wait", "50", "--num-prompts", "1", "--out", place.out()]);
-    wait_until("the run directory", || place.dir.join("requests.jsonl").exists());
+    wait_until("the run directory", || place.dir.exists());
     run.signal(Signal::SIGINT);
     let done = run.end();
     assert_eq!(done.code, Some(130), "{}{}", done.out, done.err);
@@ -919,4 +931,60 @@ fn a_reader_that_goes_away_is_no_failure() {
     let done = done(&command.args(["-c", &words]).timeout(PATIENCE).output().expect("bash runs"));
     place.assert_carried_out(&done);
     place.assert_verifies();
+}
+
+#[test]
+fn a_run_that_does_not_come_about_leaves_its_place_free() {
+    let place = Place::new();
+    let closed = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address");
+    let done = run_against(&format!("http://{closed}"), &place, 4, &[]);
+    assert_eq!(done.code, Some(1), "{}", done.err);
+    assert!(!place.dir.exists(), "nothing was measured");
+}
+
+#[test]
+fn what_an_earlier_run_left_does_not_pass_for_this_ones() {
+    let (mock, place) = (MockProcess::start(&[], &[]), Place::new());
+    assert_eq!(run_against(&mock.url, &place, 4, &[]).code, Some(0));
+    for name in ["truth.jsonl", "closure.json", "canary.jsonl", "canary-truth.jsonl", "canary.json"] {
+        std::fs::write(place.dir.join(name), "{}").expect("written");
+    }
+    std::fs::write(place.dir.join("notes.txt"), "mine").expect("written");
+    // a server that is not there costs nothing
+    let refused = tarebench(&["run", "--base-url", "http://127.0.0.1:1", "--force", "--out", place.out()]);
+    assert_eq!(refused.code, Some(1), "{}", refused.err);
+    assert_eq!(place.rows().len(), 4, "what was measured is there");
+    assert_eq!(run_against(&mock.url, &place, 6, &["--force"]).code, Some(0));
+    assert_eq!(place.rows().len(), 6);
+    assert!(!place.dir.join("truth.jsonl").exists() && !place.dir.join("canary.json").exists());
+    assert!(place.dir.join("notes.txt").exists(), "what is not ours stays");
+    place.assert_verifies();
+}
+
+#[test]
+fn a_result_that_cannot_be_printed_is_a_failure() {
+    let (mock, place) = (MockProcess::start(&[], &[]), Place::new());
+    assert_eq!(run_against(&mock.url, &place, 4, &[]).code, Some(0));
+    let full = || std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+    let mut command = std::process::Command::new(BINARY);
+    let done = done(&command.args(["verify", place.out()]).stdout(full()).output().expect("runs"));
+    assert_eq!(done.code, Some(1), "{}", done.err);
+    assert!(done.err.contains("standard output cannot be written"), "{}", done.err);
+}
+
+#[test]
+fn a_run_under_nohup_outlives_its_terminal() {
+    let (mock, place) = (MockProcess::start(&["--ttft", "20", "--itl", "20"], &[]), Place::new());
+    let flags = ["run", "--base-url", &mock.url, "--max-concurrency", "2", "--num-prompts", "10", "--drop", "0"];
+    let mut nohup = std::process::Command::new("nohup");
+    nohup.arg(BINARY);
+    let all = [&flags[..], &["--windows", "1", "--length-scale", "0.05", "--out", place.out()]].concat();
+    let run = Running::start_by(nohup, &all);
+    wait_until("a row", || {
+        std::fs::read_to_string(place.dir.join("requests.jsonl")).is_ok_and(|t| t.lines().count() > 0)
+    });
+    run.signal(Signal::SIGHUP);
+    let done = run.end();
+    place.assert_carried_out(&done);
+    assert_eq!(place.rows().len(), 10);
 }
