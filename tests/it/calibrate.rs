@@ -103,7 +103,7 @@ fn a_calibration_is_kept_found_by_what_it_holds_for_and_checked_against() {
     let checked = tarebench(&["calibrate", "--check", inside.out()]);
     assert!(checked.code == Some(0) && checked.out.contains("stayed inside"), "{}{}", checked.out, checked.err);
     let shown = tarebench(&["calibrate", "--show", "--calibrations", store_text]);
-    assert!(shown.code == Some(0) && shown.out.contains("1 streams"), "{}{}", shown.out, shown.err);
+    assert!(shown.code == Some(0) && shown.out.contains("1 stream "), "{}{}", shown.out, shown.err);
 
     calibration["verdict"]["limits"]["streams"] = limit(1);
     put(&calibration);
