@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tarebench::calibrate;
+use tarebench::calibrate::at_limit::Answer;
 use tarebench::calibrations::check;
 use tarebench::calibrations::document::Calibration;
 use tarebench::calibrations::identity::Host;
@@ -123,10 +124,27 @@ fn calibrate(args: &CalibrateArgs) -> anyhow::Result<u8> {
             return Ok(usage(format!("--at-limit must be above 0 and at most 10, not {share}")));
         }
         let found = stored(args, &store, "")?;
-        tell(&format!("verdict   {}\n", found.verdict.text));
-        let holds = calibrate::at_limit(&found, share, args, &stop, &voice)?;
-        tell(if holds { "the verdict holds\n" } else { "the verdict does NOT hold\n" });
-        return Ok(if holds { 0 } else { INVALID });
+        if !args.json {
+            tell(&format!("verdict   {}\n", found.verdict.text));
+        }
+        let tried = match calibrate::try_limits(&found, share, args, &stop, &voice) {
+            Ok(Some(tried)) => tried,
+            Ok(None) => return Ok(INTERRUPTED),
+            Err(error) if stop.load(Ordering::Relaxed) => {
+                eprintln!("error: {error:#}");
+                return Ok(INTERRUPTED);
+            }
+            Err(error) => return Err(error),
+        };
+        tell(&match args.json {
+            true => serde_json::to_string(&tried)? + "\n",
+            false => tried.words(),
+        });
+        return Ok(match tried.answer {
+            Answer::Holds => 0,
+            Answer::DoesNotHold => INVALID,
+            Answer::NotShown => FAILED,
+        });
     }
     let made = match calibrate::calibrate(args, &stop, &voice) {
         Err(error) if stop.load(Ordering::Relaxed) => {

@@ -137,11 +137,6 @@ pub fn mean_wait_in_services(rho: f64, c2: f64) -> Option<f64> {
     (0.0..1.0).contains(&rho).then(|| rho / (1.0 - rho) * (1.0 + c2) / 2.0)
 }
 
-/// Quantile `q` of the wait in units of E\[S\] with exponential service (M/M/1); None unless `0 <= rho < 1`.
-pub fn exponential_wait_quantile_in_services(rho: f64, q: f64) -> Option<f64> {
-    (0.0..1.0).contains(&rho).then(|| ((rho / (1.0 - q)).ln() / (1.0 - rho)).max(0.0))
-}
-
 /// What bursts add to the mean wait, in units of E\[S\]; None unless `0 <= rho < 1`.
 pub fn burst_wait_in_services(rho: f64, bursts: Bursts) -> Option<f64> {
     (0.0..1.0).contains(&rho).then(|| bursts.companions() / (2.0 * (1.0 - rho)))
@@ -179,6 +174,14 @@ pub struct Fit {
     pub r2_batch: Option<f64>,
     /// The same of the batch form with the measured busy share.
     pub r2_from_busy: Option<f64>,
+}
+
+impl Fit {
+    /// Whether any of the three forms explains more of the waits it was not fitted on than a constant would. One that
+    /// has no share at all has shown nothing.
+    pub fn predicts(&self) -> bool {
+        [self.r2, self.r2_batch, self.r2_from_busy].into_iter().flatten().any(|r2| r2 >= 0.0)
+    }
 }
 
 /// A point that was not fitted. All waits are until the event's own service begins.
@@ -533,11 +536,6 @@ mod tests {
                 assert!((found - wait).abs() <= 0.005 + 1e-9, "{rho} {c2}: {found}");
             }
         }
-        for (rho, p99) in loads.into_iter().zip([2.6, 4.9, 7.8, 14.2, 21.9, 45.0, 91.0]) {
-            let found = exponential_wait_quantile_in_services(rho, 0.99).unwrap();
-            assert!((found - p99).abs() <= 0.1, "{rho}: {found}");
-        }
-        assert_eq!(exponential_wait_quantile_in_services(0.005, 0.99), Some(0.0));
         assert_eq!((mean_wait_in_services(1.0, 1.0), mean_wait_in_services(f64::NAN, 1.0)), (None, None));
         // 256 at 20 us each: the last waits 5.1 ms
         assert_eq!(lock_step_wait_in_services(256).1 * 20.0, 5_100.0);
@@ -570,6 +568,8 @@ mod tests {
         let cheaper = [point(10e3, 0.2, 6.0), point(20e3, 0.4, 7.0), point(60e3, 0.6, 9.0), point(70e3, 0.6, 10.0)];
         let found = fit(&cheaper).unwrap();
         assert_eq!((found.predicted[0].predicted_mean_wait_us, found.r2), (None, None));
+        let none = Fit { r2: None, r2_batch: Some(-0.1), r2_from_busy: Some(-3.0), ..found.clone() };
+        assert!(!none.predicts() && Fit { r2_batch: Some(0.1), ..none.clone() }.predicts());
         assert!(found.predicted[0].from_busy_mean_wait_us.is_some() && found.r2_from_busy.is_some());
         let json = serde_json::to_string(&found).unwrap();
         assert_eq!(serde_json::from_str::<Fit>(&json).unwrap(), found);

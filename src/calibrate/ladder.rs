@@ -1,7 +1,11 @@
 //! The ladder: which loads are tried, in which order, and the search for each limit.
 
+use super::step;
 use crate::calibrations::document::{Family, Step, StepLoad};
 use calibration::verdict::{Bounds, Limit, Next, Search, StepResult, StoppedBy};
+
+/// Replies that a step is to bring at least: an error is judged at p99, for which 100 must be matched with the log.
+pub const REPLIES: u32 = 120;
 
 /// Most streams over which a rate of events is spread: at 20 ms a token up to 10,000 events/s, faster beyond.
 const EVENT_STREAMS: u64 = 200;
@@ -9,8 +13,10 @@ const EVENT_STREAMS: u64 = 200;
 const EVENTS_OF_STREAM: u64 = 50;
 /// Streams that are to show the cost of streams bear no more than so many events/s together.
 const MODERATE_EVENTS_PER_S: f64 = 20_000.0;
-/// Period of lock-step bursts: time enough to write and to read the largest.
+/// Period of lock-step bursts: time enough to write and to read the largest. Small ones come more often.
 const LOCKSTEP_MS: f64 = 50.0;
+/// Time between the token events of a stream among few.
+const FEW_STREAMS_ITL_MS: f64 = 10.0;
 /// Requests at once where each opens a connection of its own.
 pub const COLD_CONCURRENCY: u32 = 50;
 
@@ -28,9 +34,9 @@ pub struct Depth {
 }
 
 /// Under a minute.
-pub const QUICK: Depth = Depth { seconds: 1.2, ratio: 1.6, steps: 5, budget_s: 50.0 };
+pub const QUICK: Depth = Depth { seconds: 1.2, ratio: 1.6, steps: 8, budget_s: 50.0 };
 /// Under ten minutes.
-pub const FULL: Depth = Depth { seconds: 5.0, ratio: 1.25, steps: 10, budget_s: 540.0 };
+pub const FULL: Depth = Depth { seconds: 5.0, ratio: 1.25, steps: 12, budget_s: 540.0 };
 
 /// The fixed steps, in order.
 pub fn fixed() -> Vec<(Family, u64)> {
@@ -45,15 +51,37 @@ pub fn fixed() -> Vec<(Family, u64)> {
     .concat()
 }
 
-/// Families whose limit is sought, and the highest load that is tried.
-pub const SOUGHT: [(Family, u64); 4] =
-    [(Family::Requests, 200_000), (Family::Events, 2_000_000), (Family::Streams, 20_000), (Family::Burst, 8192)];
+/// A family whose limit is sought.
+#[derive(Clone, Copy, Debug)]
+pub struct Sought {
+    /// Which.
+    pub family: Family,
+    /// Lowest load that is tried: below it [`REPLIES`] take too long to come.
+    pub floor: u64,
+    /// Highest load that is tried.
+    pub cap: u64,
+}
+
+/// Everything whose limit is sought.
+pub const SOUGHT: [Sought; 4] = [
+    Sought { family: Family::Requests, floor: 20, cap: 200_000 },
+    Sought { family: Family::Events, floor: 50, cap: 2_000_000 },
+    Sought { family: Family::Streams, floor: 1, cap: 20_000 },
+    Sought { family: Family::Burst, floor: 1, cap: 8192 },
+];
 
 /// What is asked of harness and mock at `value` of `family`, in a window of `seconds`.
 pub fn load(family: Family, value: u64, seconds: f64) -> StepLoad {
     let n = value as f64;
-    // some three generations of replies a window, each at least two tokens long
-    let reply = |itl_ms: f64| ((seconds * 1e3 / 3.0 / itl_ms).ceil() as u32).max(2);
+    let window_ms = seconds * 1e3;
+    // what the start of the window drops included
+    let replies_of_each = |concurrency: u32| f64::from(REPLIES.div_ceil(concurrency) + 1);
+    // some three generations of replies a window, more where they are few at once; each at least two tokens long
+    let reply = |concurrency: u32, itl_ms: f64| {
+        let longest_ms = (window_ms / 3.0).min(window_ms / replies_of_each(concurrency));
+        ((longest_ms / itl_ms).floor() as u32).max(2)
+    };
+    let shortest = |concurrency: u32, most_ms: f64| (window_ms / replies_of_each(concurrency) / 2.0).min(most_ms);
     let closed = |concurrency: u32, ttft_ms: f64, itl_ms: f64, tokens: u32, lockstep_ms: Option<f64>| {
         let cycle_ms = match lockstep_ms {
             Some(period) => period * f64::from(tokens),
@@ -74,15 +102,21 @@ pub fn load(family: Family, value: u64, seconds: f64) -> StepLoad {
     };
     match family {
         Family::Streams => {
-            let itl_ms = (n * 1e3 / MODERATE_EVENTS_PER_S).max(10.0);
-            closed(value as u32, itl_ms, itl_ms, reply(itl_ms), None)
+            let streams = value as u32;
+            let itl_ms = shortest(streams, FEW_STREAMS_ITL_MS).max(n * 1e3 / MODERATE_EVENTS_PER_S);
+            closed(streams, itl_ms, itl_ms, reply(streams, itl_ms), None)
         }
         Family::Events => {
             let streams = (value / EVENTS_OF_STREAM).clamp(1, EVENT_STREAMS) as u32;
             let itl_ms = f64::from(streams) * 1e3 / n;
-            closed(streams, itl_ms, itl_ms, reply(itl_ms), None)
+            closed(streams, itl_ms, itl_ms, reply(streams, itl_ms), None)
         }
-        Family::Burst => closed(value as u32, 5.0, LOCKSTEP_MS, reply(LOCKSTEP_MS), Some(LOCKSTEP_MS)),
+        Family::Burst => {
+            let burst = value as u32;
+            let period_ms = shortest(burst, LOCKSTEP_MS);
+            // ready well before the next moment to write
+            closed(burst, (period_ms * 0.4).min(5.0), period_ms, reply(burst, period_ms), Some(period_ms))
+        }
         Family::Cold => closed(value as u32, 5.0, 1.0, 10, None),
         Family::Requests => StepLoad {
             model: "open".to_owned(),
@@ -95,46 +129,59 @@ pub fn load(family: Family, value: u64, seconds: f64) -> StepLoad {
     }
 }
 
-/// What a search learns from a step.
+/// What a search learns from a step. Of several reasons the first one: what the client did comes before what the mock
+/// did, and that before what the step does not show.
 pub fn outcome(step: &Step) -> StepResult {
+    let first = || step.reasons.first().cloned().unwrap_or_default();
     match (step.valid, step.mock_limited) {
         (true, _) => StepResult::Good,
-        (false, true) => StepResult::MockFull(step.reasons.join("; ")),
-        (false, false) => StepResult::Gate(step.reasons.join("; ")),
+        (false, true) => StepResult::MockFull(first()),
+        (false, false) if step::too_few(&step.closure).is_some_and(|words| words == first()) => {
+            StepResult::Error(first())
+        }
+        (false, false) => StepResult::Gate(first()),
     }
 }
 
-/// Seeks the limit of `family` from the highest of the `tried` steps that was good. `run` gives None when there is no
-/// time left, or the user interrupts.
+/// Seeks every limit of [`SOUGHT`], in its order, a step of each in turn so that each has its share of the time. What
+/// the `tried` steps showed is known to the searches. `run` gives None when there is no time left, or the user
+/// interrupts.
 ///
-/// # Errors
-/// Whatever `run` fails with is the end of this search, not of the calibration.
+/// An error of `run` is the end of that search, not of the calibration.
 pub fn seek(
-    family: Family,
-    cap: u64,
     depth: Depth,
     tried: &[Step],
     mut run: impl FnMut(Family, u64) -> Option<anyhow::Result<Step>>,
-) -> Limit {
-    let mine = || tried.iter().filter(|s| s.load.family == family);
-    let lowest_bad = mine().filter(|s| !s.valid).map(|s| s.load.value).min_by(f64::total_cmp).unwrap_or(f64::INFINITY);
-    let good = mine().filter(|s| s.valid && s.load.value < lowest_bad).map(|s| s.load.value as u64).max();
-    let start = good.or_else(|| mine().map(|s| s.load.value as u64).min()).unwrap_or(1);
-    let mut search = Search::new(Bounds { start, cap: cap.max(start), ratio: depth.ratio, max_steps: depth.steps });
-    if good.is_some() {
-        search.report(StepResult::Good);
-    }
-    loop {
-        let load = match search.next() {
-            Next::Over(limit) => return limit,
-            Next::Try(load) => load,
+) -> [Limit; 4] {
+    let mut searches = SOUGHT.map(|sought| {
+        let bounds = Bounds {
+            start: sought.floor,
+            floor: sought.floor,
+            cap: sought.cap,
+            ratio: depth.ratio,
+            max_steps: depth.steps,
         };
-        match run(family, load) {
-            Some(Ok(step)) => search.report(outcome(&step)),
-            Some(Err(error)) => search.report(StepResult::Error(format!("{error:#}"))),
-            None => return search.give_up(StoppedBy::Time),
+        let mine = tried.iter().filter(|s| s.load.family == sought.family);
+        Search::new(bounds, mine.map(|step| (step.load.value as u64, outcome(step))))
+    });
+    let mut in_time = true;
+    while in_time {
+        let mut stepped = false;
+        for (search, sought) in searches.iter_mut().zip(SOUGHT) {
+            let Next::Try(load) = search.next() else { continue };
+            stepped = true;
+            match run(sought.family, load) {
+                Some(Ok(step)) => search.report(outcome(&step)),
+                Some(Err(error)) => search.report(StepResult::Error(format!("{error:#}"))),
+                None => in_time = false,
+            }
+            if !in_time {
+                break;
+            }
         }
+        in_time &= stepped;
     }
+    searches.map(|search| search.give_up(StoppedBy::Time))
 }
 
 #[cfg(test)]
@@ -153,5 +200,78 @@ mod tests {
         let requests = load(Family::Requests, 5000, 1.0);
         assert_eq!((requests.rate, requests.events_per_s, requests.concurrency), (Some(5000.0), 20_000.0, 500));
         assert_eq!(load(Family::Events, 1000, 1.0).concurrency, 20);
+    }
+
+    /// How long the mock takes for so many replies and those that the start drops, ms.
+    fn needed_ms(load: &StepLoad, replies: u32) -> f64 {
+        let reply_ms = match load.lockstep_ms {
+            Some(period) => period * f64::from(load.tokens),
+            None => load.ttft_ms + f64::from(load.tokens - 1) * load.itl_ms,
+        };
+        match load.rate {
+            Some(rate) => f64::from(replies) / rate * 1e3 + reply_ms,
+            None => f64::from(replies.div_ceil(load.concurrency) + 1) * reply_ms,
+        }
+    }
+
+    #[test]
+    fn every_step_brings_replies_enough_to_judge_an_error() {
+        for seconds in [QUICK.seconds, FULL.seconds] {
+            for (family, value) in fixed() {
+                let load = load(family, value, seconds);
+                let needed = needed_ms(&load, REPLIES);
+                assert!(needed <= seconds * 1e3 + 10.0, "{needed} ms for {load:?}");
+                assert!(load.tokens >= 2 && load.itl_ms >= 1.0 && load.ttft_ms >= 1.0, "{load:?}");
+                assert!(load.lockstep_ms.is_none_or(|period| load.ttft_ms < period / 2.0), "{load:?}");
+            }
+            // the lowest and highest that a search may try end in bounded time all the same
+            for sought in SOUGHT {
+                for value in [sought.floor, sought.cap] {
+                    let load = load(sought.family, value, seconds);
+                    assert!(needed_ms(&load, REPLIES.max(load.concurrency)) <= seconds * 1e3 + 7e3, "{load:?}");
+                }
+            }
+        }
+    }
+
+    fn step(family: Family, value: u64, reason: Option<&str>) -> Step {
+        super::step::of_test(load(family, value, 1.0), reason)
+    }
+
+    fn words(limit: &Limit) -> (u64, bool, Option<u64>) {
+        (limit.value, limit.at_least, limit.first_bad)
+    }
+
+    #[test]
+    fn searches_take_turns_and_know_what_was_tried() {
+        let tried = [
+            step(Family::Requests, 100, None),
+            step(Family::Events, 1000, None),
+            step(Family::Streams, 1, None),
+            step(Family::Streams, 50, Some("busy 0.9")),
+            step(Family::Streams, 200, Some("busy 0.9")),
+            step(Family::Burst, 64, None),
+        ];
+        let mut order = Vec::new();
+        let mut left = 6;
+        let limits = seek(QUICK, &tried, |family, value| {
+            left -= 1;
+            (left >= 0).then(|| {
+                order.push((family, value));
+                Ok(step(family, value, (family == Family::Streams).then_some("busy 0.9")))
+            })
+        });
+        use Family::{Burst, Events, Requests, Streams};
+        let turns = [(Requests, 200), (Events, 2000), (Streams, 50), (Burst, 128), (Requests, 400), (Events, 4000)];
+        assert_eq!(order, turns);
+        let [requests, events, streams, burst] = &limits;
+        assert_eq!((words(requests), words(events)), ((400, true, None), (4000, true, None)));
+        assert_eq!((words(streams), words(burst)), ((1, false, Some(50)), (128, true, None)));
+        // no time at all
+        let [_, _, streams, _] = seek(QUICK, &tried, |_, _| None);
+        assert_eq!(words(&streams), (1, false, Some(50)));
+        // until each is over
+        let all = seek(FULL, &tried, |family, value| Ok(step(family, value, (value > 300).then_some("late"))).into());
+        assert!(all.iter().all(|limit| limit.first_bad.is_some() && !limit.at_least), "{all:?}");
     }
 }

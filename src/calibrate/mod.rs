@@ -1,6 +1,7 @@
 //! `calibrate`: the harness weighs itself on this host. Every step of load is a real campaign against the mock, held
 //! against the mock's own log; what comes out is kept, and found again by each run it holds for.
 
+pub mod at_limit;
 pub mod ladder;
 pub mod step;
 
@@ -18,7 +19,7 @@ use bench_engine::io::capabilities::{Capabilities, capabilities, choose};
 use bench_engine::units::Instant;
 use calibration::model::{self, Bursts, Fit, LoadPoint, LockStep};
 use calibration::spread::Errors;
-use calibration::verdict::{Limit, Verdict};
+use calibration::verdict::Verdict;
 use calibration::{clock_cost, parser_cost};
 use ladder::Depth;
 use std::cell::Cell;
@@ -26,8 +27,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use step::Runner;
+use step::{GROSS_BOUND_NS, Runner, WrongTruth};
 
+/// How a configuration without kernel stamps is written.
+const USER_STAMPS: &str = "user";
 const CLOCK_READS: u32 = 1_000_000;
 const CLOCK_EXCHANGES: u32 = 100_000;
 const PARSER_WORK: parser_cost::Work = parser_cost::Work { repetitions: 15, rounds: 20, cuts: 2_000 };
@@ -51,8 +54,11 @@ pub fn calibrate(args: &CalibrateArgs, stop: &Arc<AtomicBool>, voice: &Voice) ->
     let (began, made_at_ns) = (clock.now(), clock.wall().ns());
     let store = store::directory(args.calibrations.as_deref(), |name| std::env::var(name).ok());
     let (host, config) = (Host::of(&campaign::environment::facts()), config(args, voice)?);
-    let id = format!("{}-{}", campaign::timestamp(made_at_ns), config.binary);
+    // two may begin within one second
+    let id = format!("{}-{}-{}", campaign::timestamp(made_at_ns), config.binary, std::process::id());
     let dir = store.join(&id);
+    let runner = runner(args, &dir, depth, stop);
+    runner.prepare()?;
     fs::create_dir_all(&dir).with_context(|| format!("{}; choose another with --calibrations", dir.display()))?;
     voice.say(format!(
         "calibrating {} worker(s) on {}; about {:.0} s; every file goes to {}",
@@ -65,7 +71,6 @@ pub fn calibrate(args: &CalibrateArgs, stop: &Arc<AtomicBool>, voice: &Voice) ->
     let (clock_cost, parser_cost) = costs.map_err(|_| anyhow::anyhow!("the measuring thread ended in a panic"))??;
     voice.say(report::clock(&clock_cost));
     voice.say(report::parser(&parser_cost));
-    let runner = runner(args, &dir, depth, stop);
     let mut climb = Climb {
         runner: &runner,
         depth,
@@ -75,26 +80,44 @@ pub fn calibrate(args: &CalibrateArgs, stop: &Arc<AtomicBool>, voice: &Voice) ->
         steps: Vec::new(),
         points: Vec::new(),
         net_errors_ns: Vec::new(),
+        failed: Vec::new(),
     };
     for (family, value) in ladder::fixed() {
         match climb.step(family, value) {
-            Some(outcome) => outcome.map(|_| ())?,
+            // one that could not be run is told of in the verdict, and is no reason to lose the others
+            Some(outcome) => drop(climb.unless_fatal(outcome)?),
             None => break,
         }
     }
-    let mut limits = Vec::new();
-    for (family, cap) in ladder::SOUGHT {
-        let tried = climb.steps.clone();
-        limits.push(ladder::seek(family, cap, depth, &tried, |family, value| climb.step(family, value)));
+    if climb.steps.is_empty() {
+        let words = climb.failed.first().map_or("there was no time for any", String::as_str);
+        anyhow::bail!("no step of the calibration could be run: {words}");
+    }
+    let tried = climb.steps.clone();
+    let mut fatal = None;
+    let limits = ladder::seek(depth, &tried, |family, value| {
+        match climb.step(family, value).map(|outcome| climb.unless_fatal(outcome))? {
+            Ok(outcome) => Some(outcome),
+            Err(error) => {
+                fatal = Some(error);
+                None
+            }
+        }
+    });
+    if let Some(error) = fatal {
+        return Err(error);
     }
     let interrupted = stop.load(Ordering::Relaxed);
     let (fit, closure) = (climb.fit(), Errors::of(&climb.net_errors_ns));
-    let ladder = climb.steps;
-    let verdict = match (interrupted, <[Limit; 4]>::try_from(limits)) {
-        (false, Ok([requests, events, streams, burst])) => {
-            VerdictDocument::from(Verdict::new(requests, events, streams, Some(burst)))
+    let (ladder, failed) = (climb.steps, climb.failed);
+    let verdict = match interrupted {
+        false => {
+            let [requests, events, streams, burst] = limits;
+            let verdict = Verdict::new(requests, events, streams, Some(burst));
+            let text = verdict_text(&verdict.text, &config, &failed);
+            VerdictDocument { text, ..VerdictDocument::from(verdict) }
         }
-        _ => VerdictDocument { text: "none: the calibration was interrupted".to_owned(), ..VerdictDocument::default() },
+        true => VerdictDocument { text: "none: the calibration was interrupted".to_owned(), ..Default::default() },
     };
     let calibration = Calibration {
         schema: SCHEMA.to_owned(),
@@ -118,6 +141,24 @@ pub fn calibrate(args: &CalibrateArgs, stop: &Arc<AtomicBool>, voice: &Voice) ->
     Ok(Made { calibration, dir })
 }
 
+/// The verdict with what must be known beside it: what it was held to without kernel stamps, and what went wrong.
+fn verdict_text(verdict: &str, config: &Config, failed: &[String]) -> String {
+    let mut text = verdict.to_owned();
+    if config.stamps == USER_STAMPS {
+        let bound_ms = GROSS_BOUND_NS as f64 / 1e6;
+        text +=
+            &format!("; held to gross within {bound_ms:.0} ms of the truth at p99, since there are no kernel stamps");
+    }
+    if let Some(first) = failed.first() {
+        let more = match failed.len() {
+            1 => String::new(),
+            n => format!(" (and {} more)", n - 1),
+        };
+        text += &format!("; could not be run: {first}{more}");
+    }
+    text
+}
+
 /// The steps so far, and how the next one is taken.
 struct Climb<'a> {
     runner: &'a Runner,
@@ -128,6 +169,8 @@ struct Climb<'a> {
     steps: Vec<Step>,
     points: Vec<PointFacts>,
     net_errors_ns: Vec<i64>,
+    /// Steps that could not be run, and why.
+    failed: Vec<String>,
 }
 
 /// What the queueing model needs of a step, before the service time is known.
@@ -144,17 +187,41 @@ impl Climb<'_> {
             return None;
         }
         let load = ladder::load(family, value, self.depth.seconds);
-        Some(self.runner.run(self.steps.len(), load).map(|(step, evidence)| {
-            self.voice.say(report::progress(self.steps.len() + 1, &step));
-            self.take_points(&step, &evidence);
-            if step.valid {
-                self.net_errors_ns.extend(&evidence.net_errors_ns);
-            }
-            self.steps.push(step.clone());
-            step
+        let what = report::load(&load);
+        let outcome = self.runner.run(self.steps.len() + self.failed.len(), load);
+        if outcome.is_err() && self.stop.load(Ordering::Relaxed) {
+            return None; // broken off by the user: no fault of the step
+        }
+        Some(outcome.map(|(step, evidence)| self.keep(step, &evidence)).map_err(|error| {
+            self.failed.push(format!("{what}: {error:#}"));
+            error
         }))
     }
 
+    fn keep(&mut self, step: Step, evidence: &Evidence) -> Step {
+        self.voice.say(report::progress(self.steps.len() + 1, &step));
+        if step.valid {
+            self.take_points(&step, evidence);
+            self.net_errors_ns.extend(&evidence.net_errors_ns);
+        }
+        self.steps.push(step.clone());
+        step
+    }
+
+    /// What came of a step; an error that would be that of every step is the end of the calibration.
+    fn unless_fatal(&self, outcome: anyhow::Result<Step>) -> anyhow::Result<anyhow::Result<Step>> {
+        match outcome {
+            Err(error) if error.is::<WrongTruth>() => Err(error),
+            Err(error) => {
+                let last = self.failed.last().map_or("", String::as_str);
+                self.voice.say(format!("WARNING: a step could not be run: {last}"));
+                Ok(Err(error))
+            }
+            outcome => Ok(outcome),
+        }
+    }
+
+    /// What the model is fitted on and held against: steps that can be trusted, on connections that were open.
     fn take_points(&mut self, step: &Step, evidence: &Evidence) {
         if step.load.family == Family::Cold {
             return; // connects are no events
@@ -269,44 +336,19 @@ fn picture(calibration: &Calibration) -> Picture {
     }
 }
 
-/// A step of each kind at `share` of the limits of `calibration`, and whether each came out as the verdict says: valid
-/// up to the limit, not valid from twice a limit that the client itself set.
+/// As [`at_limit::at_limit`], with the flags of the command line.
 ///
 /// # Errors
-/// A step could not be run.
-pub fn at_limit(
+/// What would keep every step from being run.
+pub fn try_limits(
     calibration: &Calibration,
     share: f64,
     args: &CalibrateArgs,
     stop: &Arc<AtomicBool>,
     voice: &Voice,
-) -> anyhow::Result<bool> {
-    let limits = &calibration.verdict.limits;
+) -> anyhow::Result<Option<at_limit::Outcome>> {
+    config(args, voice)?;
     let dir = std::env::temp_dir().join(format!("tarebench-at-limit-{}", std::process::id()));
     let depth = if calibration.depth == "quick" { ladder::QUICK } else { ladder::FULL };
-    let runner = runner(args, &dir, depth, stop);
-    let mut holds = true;
-    for (number, (family, limit)) in [
-        (Family::Requests, &limits.requests_per_s),
-        (Family::Events, &limits.events_per_s),
-        (Family::Streams, &limits.streams),
-        (Family::Burst, &limits.burst),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let Some(limit) = limit.as_ref().filter(|l| l.value > 0) else { continue };
-        let value = ((limit.value as f64 * share).round() as u64).max(1);
-        let (step, _) = runner.run(number, ladder::load(family, value, depth.seconds))?;
-        voice.say(report::step(&step));
-        let expected = match (share <= 1.0, limit.at_least) {
-            (true, _) => step.valid,
-            // nothing is claimed beyond a limit that the mock set
-            (false, true) => true,
-            (false, false) => share < 2.0 || !step.valid,
-        };
-        holds &= expected;
-    }
-    let _ = fs::remove_dir_all(&dir);
-    Ok(holds)
+    at_limit::at_limit(calibration, share, runner(args, &dir, depth, stop), depth, voice)
 }

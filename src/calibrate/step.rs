@@ -1,5 +1,6 @@
 //! One step of the ladder: a real campaign of one window against the mock, held against the mock's log.
 
+use super::ladder;
 use crate::analysis::definitions::rules::GateState;
 use crate::calibrations::document::{Family, Step, StepClient, StepLoad};
 use crate::campaign::{self, Voice};
@@ -9,11 +10,41 @@ use crate::plan::{Calibrations, Plan};
 use crate::rundir::run_json::{Window, WorkerLoad};
 use anyhow::{Context, bail};
 use calibration::closure::Closure;
+use calibration::truth::{Summary, fetch_truth};
 use serde_json::json;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use thiserror::Error;
+
+/// How far gross may be from the truth at p99 where there is no net to hold against it, ns: without kernel stamps good
+/// means this much. It is the scale at which a late read is told of.
+pub const GROSS_BOUND_NS: u64 = 1_000_000;
+/// Matched requests that a step needs at least: an error is judged at p99.
+const MATCHED_AT_LEAST: u64 = 100;
+/// Later than this at p99 the mock was not on time, us.
+const MOCK_LATE_US: f64 = 1000.0;
+/// Longest wait for a piece of a log that was there before.
+const LOG_PATIENCE: Duration = Duration::from_secs(20);
+/// A log is read to its end in so many pieces at most; the mock sends 16 MiB each.
+const LOG_PIECES: usize = 64;
+
+/// The log that is read is not of the mock that is measured.
+#[derive(Debug, Error)]
+#[error(
+    "the truth URL is not that of this mock: none of {requests} requests to {base_url} stands in the log at {truth_url}; \
+     give --truth-url as `tarebench mock --truth-listen` prints it on that host"
+)]
+pub struct WrongTruth {
+    /// Requests of the step.
+    pub requests: u64,
+    /// Where they went.
+    pub base_url: String,
+    /// Whose log was read.
+    pub truth_url: String,
+}
 
 /// Below this share of the asked events/s with a client at ease, the mock was full.
 const MOCK_KEEPS_UP: f64 = 0.9;
@@ -47,10 +78,29 @@ pub struct Runner {
 }
 
 impl Runner {
+    /// Finds out before the first step what would keep every step from being run, and passes over what a mock elsewhere
+    /// has logged before.
+    ///
+    /// # Errors
+    /// Flags that are no plan, or a log that cannot be had.
+    pub fn prepare(&self) -> anyhow::Result<()> {
+        let load = ladder::load(Family::Streams, 1, self.seconds);
+        Plan::from_args(&self.args(&load, &self.dir), |_| None).context("a step of the calibration is no plan")?;
+        let Some((_, url)) = &self.remote else { return Ok(()) };
+        for _ in 0..LOG_PIECES {
+            let (rows, next) = fetch_truth(url, self.truth_read.get(), LOG_PATIENCE)?;
+            self.truth_read.set(next);
+            if rows.is_empty() {
+                return Ok(());
+            }
+        }
+        bail!("the log at {url} has no end: is another client measuring with that mock?")
+    }
+
     /// Runs one step.
     ///
     /// # Errors
-    /// The campaign could not be carried out, or its files not be read.
+    /// The campaign could not be carried out, or its files not be read; [`WrongTruth`].
     pub fn run(&self, number: usize, load: StepLoad) -> anyhow::Result<(Step, Evidence)> {
         let name = format!("steps/{number:02}-{:?}-{}", load.family, load.value).to_lowercase();
         let dir = self.dir.join(&name);
@@ -73,6 +123,12 @@ impl Runner {
         };
         self.truth_read.set(ended.truth_read);
         let evidence = ended.evidence.with_context(|| format!("the step {name} has no truth log"))?;
+        if let Some((base_url, truth_url)) = self.remote.clone() {
+            let closure = &evidence.closure;
+            if closure.requests > 0 && closure.observed_without_truth == closure.requests {
+                bail!(WrongTruth { requests: closure.requests, base_url, truth_url });
+            }
+        }
         Ok((step(load, name, window, &evidence), evidence))
     }
 
@@ -84,8 +140,8 @@ impl Runner {
         }
         let (kept, drop) = match load.rate {
             // the start of a closed loop, where all begin at once, is no steady state
-            None => (u64::from(load.concurrency), u64::from(load.concurrency)),
-            Some(rate) => ((rate * self.seconds).ceil() as u64, 0),
+            None => (u64::from(load.concurrency.max(ladder::REPLIES)), u64::from(load.concurrency)),
+            Some(rate) => (((rate * self.seconds).ceil() as u64).max(ladder::REPLIES.into()), 0),
         };
         RunArgs {
             base_url: self.remote.as_ref().map(|(url, _)| url.clone()),
@@ -130,9 +186,10 @@ fn step(load: StepLoad, dir: String, window: &Window, evidence: &Evidence) -> St
     }
     reasons.extend(error_reasons(&closure));
     let client_at_fault = !reasons.is_empty();
-    let mock = mock_reason(&load, events_per_s, evidence);
+    let mock = mock_reason(&load, events_per_s, evidence.mock.as_ref(), closure.mock_lateness_us.p99);
     let mock_limited = mock.is_some() && !client_at_fault;
     reasons.extend(mock);
+    reasons.extend(too_few(&closure));
     Step {
         dir,
         duration_s: window.duration_s,
@@ -146,7 +203,7 @@ fn step(load: StepLoad, dir: String, window: &Window, evidence: &Evidence) -> St
         tare_us: closure.tare_us.total.clone(),
         client: client(window, evidence),
         mock: evidence.mock.clone(),
-        valid: !client_at_fault && !mock_limited,
+        valid: reasons.is_empty(),
         reasons,
         mock_limited,
         load,
@@ -155,9 +212,17 @@ fn step(load: StepLoad, dir: String, window: &Window, evidence: &Evidence) -> St
 }
 
 /// What the truth has against the client's figures. Where a read swallowed several events net is an interval, which
-/// must hold the truth; where net is one figure, that figure must be near it.
+/// must hold the truth; where net is one figure, that figure must be near it. Where there is no net at all, gross must.
 fn error_reasons(closure: &Closure) -> Vec<String> {
     let mut reasons = Vec::new();
+    let bound_us = GROSS_BOUND_NS as f64 / 1e3;
+    if let Some(p99) = closure.ttft.gross_err_us.p99.filter(|p99| closure.ttft.net_err_us.n == 0 && *p99 > bound_us) {
+        reasons.push(format!(
+            "gross is {:.1} ms from the truth at p99 (limit {:.0}; there is no net without kernel stamps)",
+            p99 / 1e3,
+            bound_us / 1e3
+        ));
+    }
     if let Some(p99) = closure.narrow.ttft_err_us.p99.filter(|p99| *p99 > NET_BOUND_NS as f64 / 1e3) {
         reasons.push(format!("net is {p99:.0} us from the truth at p99 (limit {})", NET_BOUND_NS / 1000));
     }
@@ -175,22 +240,36 @@ fn error_reasons(closure: &Closure) -> Vec<String> {
     reasons
 }
 
-/// Why the mock is not to be trusted with this step.
-fn mock_reason(load: &StepLoad, events_per_s: f64, evidence: &Evidence) -> Option<String> {
+/// That a step does not show how far from the truth it is: too few requests with a net, or without kernel stamps with
+/// a gross, were matched.
+pub fn too_few(closure: &Closure) -> Option<String> {
+    let ttft = &closure.ttft;
+    let n = if ttft.net_err_us.n > 0 { ttft.net_err_us.n } else { ttft.gross_err_us.n };
+    (n < MATCHED_AT_LEAST).then(|| format!("too few requests ({n}) to tell"))
+}
+
+/// Why the mock is not to be trusted with this step: by its own account, or where there is none by its log.
+fn mock_reason(load: &StepLoad, events_per_s: f64, mock: Option<&Summary>, late_p99_us: Option<f64>) -> Option<String> {
     let mut words = Vec::new();
     // the last of a burst cannot be written when the first is: that is no lateness of the mock
-    let on_time = load.family == Family::Burst;
-    if let Some(mock) = evidence.mock.as_ref().filter(|m| !m.fit && !on_time) {
-        words.push(format!(
-            "late p99 {:.1} ms, busy {:.2}",
-            mock.lateness_p99_us.unwrap_or(0.0) / 1e3,
-            mock.busy_share
-        ));
+    if load.family != Family::Burst {
+        let late_us = mock.and_then(|mock| mock.lateness_p99_us).or(late_p99_us).filter(|us| *us > MOCK_LATE_US);
+        let unfit = mock.filter(|mock| !mock.fit);
+        match (late_us, unfit) {
+            (Some(us), _) => words.push(format!("the mock was late itself (p99 {:.1} ms)", us / 1e3)),
+            (None, Some(mock)) => {
+                // what it was, without what could be done about it
+                let why = mock.unfit_reason.as_deref().and_then(|why| why.split(": ").next());
+                let why = why.unwrap_or("it does not say why");
+                words.push(format!("the mock was not fit ({why})"));
+            }
+            (None, None) => {}
+        }
     }
     if load.rate.is_none() && load.family != Family::Cold && events_per_s < MOCK_KEEPS_UP * load.events_per_s {
-        words.push(format!("{events_per_s:.0} of {:.0} events/s came", load.events_per_s));
+        words.push(format!("the mock was full ({events_per_s:.0} of {:.0} events/s came)", load.events_per_s));
     }
-    (!words.is_empty()).then(|| format!("the mock was full: {}", words.join(", ")))
+    (!words.is_empty()).then(|| words.join("; "))
 }
 
 fn client(window: &Window, evidence: &Evidence) -> StepClient {
@@ -205,5 +284,101 @@ fn client(window: &Window, evidence: &Evidence) -> StepClient {
         burst_drain_us: most(|w| w.bursts.map(|b| b.drain_p999_ms * 1e3)),
         largest_burst: window.client.workers.iter().filter_map(|w| Some(w.bursts?.busiest)).max(),
         mean_wait_us: evidence.closure.tare_us.events.mean,
+    }
+}
+
+/// A step that was good, or not for this reason of the client's.
+#[cfg(test)]
+pub(crate) fn of_test(load: StepLoad, reason: Option<&str>) -> Step {
+    let mut closure = Closure { requests: 200, matched: 200, ..Closure::default() };
+    for errors in [&mut closure.ttft.gross_err_us, &mut closure.ttft.net_err_us] {
+        (errors.n, errors.p99) = (200, Some(10.0));
+    }
+    Step {
+        dir: format!("steps/{}", load.value),
+        duration_s: 1.0,
+        requests: 200,
+        ok: 200,
+        offered_rps: load.rate,
+        achieved_rps: load.rate,
+        achieved_events_per_s: load.events_per_s,
+        gross_err_us: closure.ttft.gross_err_us.clone(),
+        net_err_us: closure.ttft.net_err_us.clone(),
+        tare_us: closure.tare_us.total.clone(),
+        client: StepClient::default(),
+        mock: None,
+        valid: reason.is_none(),
+        reasons: reason.map(str::to_owned).into_iter().collect(),
+        mock_limited: false,
+        load,
+        closure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use calibration::spread::Errors;
+
+    fn errors(n: u64, p99: Option<f64>) -> Errors {
+        Errors { n, p99, ..Errors::default() }
+    }
+
+    #[test]
+    fn an_error_that_was_not_checked_is_no_good_step() {
+        let mut closure = Closure::default();
+        assert_eq!(too_few(&closure).as_deref(), Some("too few requests (0) to tell"));
+        closure.ttft.gross_err_us = errors(100, Some(5.0));
+        assert_eq!(too_few(&closure), None, "without kernel stamps gross is what is held");
+        closure.ttft.net_err_us = errors(99, None);
+        assert_eq!(too_few(&closure).as_deref(), Some("too few requests (99) to tell"));
+        closure.ttft.net_err_us = errors(100, Some(5.0));
+        assert_eq!(too_few(&closure), None);
+        // what shows nothing blames neither the client nor the mock
+        let load = ladder::load(Family::Streams, 1, 1.0);
+        let mut step = of_test(load, Some("too few requests (7) to tell"));
+        step.closure.ttft.net_err_us.n = 7;
+        assert!(matches!(ladder::outcome(&step), calibration::verdict::StepResult::Error(_)));
+        step.reasons.insert(0, "busy 0.9".to_owned());
+        assert!(matches!(ladder::outcome(&step), calibration::verdict::StepResult::Gate(_)));
+    }
+
+    #[test]
+    fn without_net_gross_is_held_to_a_bound() {
+        let mut closure = Closure::default();
+        closure.ttft.gross_err_us = errors(200, Some(1_001.0));
+        assert!(error_reasons(&closure)[0].starts_with("gross is 1.0 ms from the truth at p99 (limit 1;"));
+        closure.ttft.gross_err_us = errors(200, Some(999.0));
+        assert!(error_reasons(&closure).is_empty());
+        // with net it is net that is held; gross has gates of its own
+        closure.ttft.gross_err_us = errors(200, Some(5_000.0));
+        closure.ttft.net_err_us = errors(200, Some(10.0));
+        assert!(error_reasons(&closure).is_empty());
+    }
+
+    #[test]
+    fn a_late_mock_and_a_full_one_are_told_apart() {
+        let load = |family| ladder::load(family, 100, 1.0);
+        let streams = load(Family::Streams);
+        let asked = streams.events_per_s;
+        let late = Some("the mock was late itself (p99 3.9 ms)".to_owned());
+        // on another host there is its log only
+        assert_eq!(mock_reason(&streams, asked, None, Some(3_900.0)), late);
+        assert_eq!(mock_reason(&streams, asked, None, Some(900.0)), None);
+        let unfit = Summary {
+            fit: false,
+            unfit_reason: Some("busy 0.97".to_owned()),
+            lateness_p99_us: Some(3_900.0),
+            ..Summary::default()
+        };
+        assert_eq!(mock_reason(&streams, asked, Some(&unfit), Some(3_900.0)), late);
+        let busy = Summary { lateness_p99_us: Some(30.0), ..unfit };
+        let said = mock_reason(&streams, asked, Some(&busy), Some(30.0));
+        assert_eq!(said.as_deref(), Some("the mock was not fit (busy 0.97)"));
+        let full = mock_reason(&streams, asked / 2.0, None, Some(900.0)).expect("full");
+        assert!(full.starts_with("the mock was full (") && full.ends_with("events/s came)"), "{full}");
+        // the last of a burst is written after the first
+        let burst = load(Family::Burst);
+        assert_eq!(mock_reason(&burst, burst.events_per_s, Some(&busy), Some(3_900.0)), None);
     }
 }

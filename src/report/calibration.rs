@@ -1,6 +1,8 @@
 //! A calibration on a terminal, at most 100 columns wide.
 
-use crate::calibrations::document::{Calibration, Family, Step};
+use crate::calibrate::step::GROSS_BOUND_NS;
+use crate::calibrations::document::{Calibration, Family, Step, StepLoad};
+use crate::evidence::NET_BOUND_NS;
 use crate::report::quantity::{count, fraction, rate};
 use calibration::clock_cost::ClockCost;
 use calibration::closure::Closure;
@@ -65,6 +67,7 @@ pub fn render(calibration: &Calibration) -> String {
         line(words);
     }
     wrapped(&format!("verdict   {}", calibration.verdict.text), 10, &mut line);
+    line(format!("held to   {}", held_to(calibration)));
     line(String::new());
     line(
         "Errors are absolute. tare p99 is the harness's own share of a time to first token; net has it taken off,"
@@ -117,7 +120,7 @@ pub fn progress(number: usize, step: &Step) -> String {
     };
     format!(
         "step {number:>3}  {:<14} gross {:>7} us and net {:>7} us from the truth at p99: {outcome}",
-        name(step),
+        load(&step.load),
         us(step.gross_err_us.p99),
         us(step.net_err_us.p99)
     )
@@ -139,7 +142,7 @@ fn row(step: &Step) -> String {
     let errors = |e: &Errors| format!("{:>6}{:>7}{:>7}", us(e.p50), us(e.p99), us(e.max));
     format!(
         "{:<14}{:>9}  {} {} {:>6}{:>7} {:>5} {:>8}{}",
-        name(step),
+        load(&step.load),
         rate(Some(step.achieved_events_per_s)),
         errors(&step.net_err_us),
         errors(&step.gross_err_us),
@@ -155,15 +158,31 @@ fn row(step: &Step) -> String {
     )
 }
 
-/// What the step varied.
-fn name(step: &Step) -> String {
-    let value = count(step.load.value.round() as u64);
-    match step.load.family {
+/// What a step varied: `1 stream`.
+pub fn load(load: &StepLoad) -> String {
+    let n = load.value.round() as u64;
+    let value = count(n);
+    match load.family {
+        Family::Streams if n == 1 => "1 stream".to_owned(),
         Family::Streams => format!("{value} streams"),
         Family::Requests => format!("{value} req/s"),
         Family::Events => format!("{value} ev/s"),
         Family::Burst => format!("burst {value}"),
         Family::Cold => format!("{value} cold"),
+    }
+}
+
+/// What a good step has shown.
+fn held_to(calibration: &Calibration) -> String {
+    match calibration.config.stamps.as_str() {
+        "user" => format!(
+            "|gross - truth| of ttft at most {} ms at p99: without kernel stamps there is no net; every gate of the client",
+            GROSS_BOUND_NS / 1_000_000
+        ),
+        _ => format!(
+            "|net - truth| of ttft at most {} us at p99, or the truth inside net's interval; every gate of the client",
+            NET_BOUND_NS / 1000
+        ),
     }
 }
 
@@ -215,16 +234,40 @@ fn model(calibration: &Calibration) -> Vec<String> {
     let Some(fit) = &calibration.model else {
         return vec!["model     no fit: too few valid points below half load".to_owned()];
     };
-    let r2 = |r2: Option<f64>| r2.map_or("null (fewer than two points)".to_owned(), |r2| format!("{r2:.2}"));
-    let mut lines = vec![format!(
-        "model     M/G/1: service {:.2} us an event, C2 {:.1}, floor {:.1} us, from {} points below half load; on the rest R2 {}, batch form {}",
-        fit.service_us,
-        fit.c2,
-        fit.floor_us,
-        fit.fitted_points,
-        r2(fit.r2),
-        r2(fit.r2_batch)
-    )];
+    let r2 = |r2: Option<f64>| match r2 {
+        None => "null".to_owned(),
+        Some(r2) if r2 < 0.0 => "below 0".to_owned(),
+        Some(r2) => format!("{r2:.2}"),
+    };
+    let shares = [fit.r2, fit.r2_batch, fit.r2_from_busy];
+    let fitted = format!(
+        "service {:.2} us an event, C2 {:.1}, floor {:.1} us, from {} points below half load",
+        fit.service_us, fit.c2, fit.floor_us, fit.fitted_points,
+    );
+    let said = match fit.predicts() {
+        true => format!(
+            "model     M/G/1: {fitted}; on the rest R2 {}, batch form {}, from the busy share {}",
+            r2(fit.r2),
+            r2(fit.r2_batch),
+            r2(fit.r2_from_busy)
+        ),
+        false if shares.iter().all(Option::is_none) => format!(
+            "model     the model does not predict the waits here: {}; it was fitted to {fitted}",
+            match fit.predicted.len() {
+                0 | 1 => "fewer than two valid steps lie above half load",
+                _ => "it has the client overloaded at loads that the client carried",
+            }
+        ),
+        false => format!(
+            "model     the model does not predict the waits here: on the steps above half load their mean would be a \
+             better guess (R2 {}, batch form {}, from the busy share {}); it was fitted to {fitted}",
+            r2(fit.r2),
+            r2(fit.r2_batch),
+            r2(fit.r2_from_busy)
+        ),
+    };
+    let mut lines = Vec::new();
+    wrapped(&said, 10, &mut |line| lines.push(line));
     for point in &fit.predicted {
         lines.push(format!(
             "          {:>9} events/s{}: mean wait measured {} us, predicted {} us, batch form {} us",

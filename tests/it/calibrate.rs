@@ -1,6 +1,6 @@
 //! `calibrate`: steps against a mock elsewhere, what is kept, what a run finds of it.
 
-use crate::command_line::{MockProcess, Place, Running, tarebench, wait_until};
+use crate::command_line::{MockProcess, Place, Running, run_against, tarebench, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::cell::Cell;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tarebench::calibrate::ladder;
-use tarebench::calibrate::step::Runner;
+use tarebench::calibrate::step::{Runner, WrongTruth};
 use tarebench::calibrations::document::Family;
 use tempfile::TempDir;
 
@@ -45,6 +45,54 @@ fn steps_of_every_kind_close_against_a_mock_elsewhere() {
         let verified = tarebench(&["verify", dir.to_str().expect("text")]);
         assert_eq!(verified.code, Some(0), "{}{}", verified.out, verified.err);
     }
+}
+
+/// A log that holds nothing of what is measured is the end of the calibration, and what it held before is passed over.
+#[test]
+fn the_log_of_another_mock_is_not_taken_for_the_truth() {
+    let measured = MockProcess::start(&["--truth-listen", "127.0.0.1:0"], &[]);
+    let other = MockProcess::start(&["--truth-listen", "127.0.0.1:0"], &[]);
+    let before = Place::new();
+    before.assert_carried_out(&run_against(&other.url, &before, 20, &[]));
+    let place = tempfile::tempdir().expect("a directory");
+    let runner = |truth: &MockProcess| Runner {
+        dir: place.path().to_owned(),
+        arm: None,
+        stamps: None,
+        workers: None,
+        cores: None,
+        remote: Some((measured.url.clone(), truth.truth_url.clone().expect("served"))),
+        truth_read: Cell::new(0),
+        seconds: 0.2,
+        stop: Arc::new(AtomicBool::new(false)),
+    };
+    let wrong = runner(&other);
+    wait_until("a log", || {
+        wrong.prepare().expect("there is a log");
+        wrong.truth_read.get() > 0
+    });
+    let error = wrong.run(0, ladder::load(Family::Streams, 8, 0.2)).expect_err("nothing matches");
+    let said = error.to_string();
+    assert!(error.is::<WrongTruth>() && said.contains("the truth URL is not that of this mock"), "{said}");
+    // the right one is accepted, whatever it held before
+    let right = runner(&measured);
+    right.prepare().expect("there is a log");
+    let (step, _) = right.run(1, ladder::load(Family::Streams, 8, 0.2)).expect("carried out");
+    assert_eq!((step.closure.matched, step.closure.truth_without_observed), (step.closure.requests, 0));
+    assert!(step.closure.requests >= 120, "{:?}", step.closure);
+
+    // the whole command says so, and leaves no calibration
+    let store = tempfile::tempdir().expect("a directory");
+    let flags = ["--calibrations", store.path().to_str().expect("text"), "--base-url", &measured.url];
+    let url = other.truth_url.as_deref().expect("served");
+    let done = tarebench(&[&["calibrate", "--quick", "--truth-url", url], &flags[..]].concat());
+    assert!(done.code == Some(1) && done.err.contains("the truth URL is not that of this mock"), "{}", done.err);
+    let none = tempfile::tempdir().expect("a directory");
+    let none_text = none.path().join("store");
+    let flags = ["--calibrations", none_text.to_str().expect("text"), "--base-url", &measured.url];
+    let done = tarebench(&[&["calibrate", "--quick", "--truth-url", "nonsense"], &flags[..]].concat());
+    assert!(done.code == Some(1) && done.err.contains("is no truth URL"), "{}", done.err);
+    assert!(!none_text.exists(), "what can be known before is checked before a directory is made");
 }
 
 /// A calibration that was interrupted once a step was done, as it was left.
@@ -103,7 +151,19 @@ fn a_calibration_is_kept_found_by_what_it_holds_for_and_checked_against() {
     let checked = tarebench(&["calibrate", "--check", inside.out()]);
     assert!(checked.code == Some(0) && checked.out.contains("stayed inside"), "{}{}", checked.out, checked.err);
     let shown = tarebench(&["calibrate", "--show", "--calibrations", store_text]);
-    assert!(shown.code == Some(0) && shown.out.contains("1 streams"), "{}{}", shown.out, shown.err);
+    assert!(shown.code == Some(0) && shown.out.contains("1 stream "), "{}{}", shown.out, shown.err);
+
+    // nothing to be tried at the limit is no verdict that holds
+    calibration["verdict"]["limits"]["streams"] = limit(0);
+    put(&calibration);
+    let at_limit = |more: &[&str]| {
+        let done = tarebench(&[&["calibrate", "--at-limit", "1", "--calibrations", store_text][..], more].concat());
+        assert_eq!(done.code, Some(1), "{}{}", done.out, done.err);
+        done.out
+    };
+    assert!(at_limit(&[]).contains("nothing was shown"));
+    let json: Value = serde_json::from_str(&at_limit(&["--json"])).expect("one object and nothing else");
+    assert_eq!((&json["answer"], json["steps"].as_array().map(Vec::len)), (&"not_shown".into(), Some(4)));
 
     calibration["verdict"]["limits"]["streams"] = limit(1);
     put(&calibration);
