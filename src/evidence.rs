@@ -5,6 +5,7 @@ use crate::rundir::row::{Chunk, Outcome, Row};
 use anyhow::{Context, bail};
 use calibration::closure::{Closure, Joiner, Observed, ObservedToken};
 use calibration::truth::{Summary, read_truth};
+use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -31,19 +32,57 @@ pub const LOAD: Pair = Pair { rows: "requests.jsonl", truth: "truth.jsonl", clos
 /// The canary beside the load.
 pub const CANARY: Pair = Pair { rows: "canary.jsonl", truth: "canary-truth.jsonl", closure: "canary.json" };
 
+impl Pair {
+    /// What in a run directory says that the files of the comparison are there, in words.
+    fn promise(self, dir: &Path, plan: &Value) -> Option<String> {
+        match () {
+            () if self == CANARY && plan["canary"] == true => Some("plan.json has a canary".to_owned()),
+            () if self == CANARY => None,
+            () if plan["environment"]["built_in_mock"] == true => {
+                Some("plan.json says that the built-in mock served the run".to_owned())
+            }
+            () => dir.join(self.truth).exists().then(|| format!("{} is there", self.truth)),
+        }
+    }
+
+    /// Whether there is something to compare: of answers that are not streamed the mock's log has no counterpart.
+    fn is_compared(self, plan: &Value) -> bool {
+        self == CANARY || plan["stream"] != false
+    }
+}
+
+fn plan(dir: &Path) -> anyhow::Result<Value> {
+    let path = dir.join("plan.json");
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    serde_json::from_str(&text).with_context(|| path.display().to_string())
+}
+
 /// Computes the comparisons of `dir` again and compares them with what stands there: their number.
 ///
 /// # Errors
 /// The file that differs, or why it cannot be told.
 pub fn verify(dir: &Path) -> anyhow::Result<usize> {
     let mut equal = 0;
+    let plan = plan(dir)?;
     for of in [LOAD, CANARY] {
+        if let Some(promised) = of.promise(dir, &plan) {
+            let needed = [Some(of.rows), Some(of.truth), Some(of.closure).filter(|_| of.is_compared(&plan))];
+            if let Some(file) = needed.into_iter().flatten().find(|file| !dir.join(file).exists()) {
+                bail!("{file} is missing: {promised}");
+            }
+        }
         let path = dir.join(of.closure);
         if !path.exists() {
             continue;
         }
         let stored = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let again = Evidence::of(dir, of)?.with_context(|| format!("{} is missing", of.truth))?.closure_json()?;
+        let again = Evidence::of(dir, of)?.with_context(|| {
+            format!(
+                "{}: there is nothing that it can be made of: {} is missing, or answers were not streamed",
+                of.closure, of.truth
+            )
+        })?;
+        let again = again.closure_json()?;
         if let Some(line) = stored.lines().zip(again.lines()).position(|(a, b)| a != b) {
             bail!("{}:{}: not what {} and {} say", of.closure, line + 1, of.rows, of.truth);
         }
@@ -102,13 +141,14 @@ impl WorkerEvents {
 }
 
 impl Evidence {
-    /// From a run directory; None when it has no such truth log.
+    /// From a run directory; None when it has no such truth log, or answers were not streamed: they have no time to
+    /// first token.
     ///
     /// # Errors
     /// A file cannot be read or a line of it is not what it must be.
     pub fn of(dir: &Path, of: Pair) -> anyhow::Result<Option<Evidence>> {
         let (rows, truth) = (dir.join(of.rows), dir.join(of.truth));
-        if !truth.exists() {
+        if !truth.exists() || !of.is_compared(&plan(dir)?) {
             return Ok(None);
         }
         Evidence::of_files(&rows, &truth).map(Some)
@@ -208,5 +248,60 @@ fn each_row(path: &Path, mut take: impl FnMut(Row)) -> anyhow::Result<()> {
             bail!("{}:{number}: its h does not continue the chain: a line was changed", path.display());
         };
         take(serde_json::from_str(&plain).with_context(|| format!("{}:{number}", path.display()))?);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::specimen::Specimen;
+    use std::fs;
+
+    /// A run with logs of mocks that know of no request, and what comes of comparing.
+    fn directory(change: impl Fn(&mut Value)) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let mut specimen = Specimen::two_windows();
+        change(&mut specimen.plan);
+        specimen.write(dir.path());
+        for file in [LOAD.truth, CANARY.truth, CANARY.rows] {
+            fs::write(dir.path().join(file), "").expect("written");
+        }
+        for of in [LOAD, CANARY] {
+            if let Some(found) = Evidence::of(dir.path(), of).expect("compared") {
+                fs::write(dir.path().join(of.closure), found.closure_json().expect("JSON")).expect("written");
+            }
+        }
+        dir
+    }
+
+    fn without(files: &[&str], change: impl Fn(&mut Value)) -> Result<usize, String> {
+        let dir = directory(change);
+        files.iter().for_each(|file| fs::remove_file(dir.path().join(file)).expect("removed"));
+        verify(dir.path()).map_err(|e| format!("{e:#}"))
+    }
+
+    #[test]
+    fn what_a_directory_promises_must_be_there() {
+        let canary = |plan: &mut Value| plan["canary"] = true.into();
+        assert_eq!(without(&[], canary), Ok(2));
+        assert_eq!(without(&["closure.json"], canary), Err("closure.json is missing: truth.jsonl is there".to_owned()));
+        for file in ["canary.json", "canary.jsonl", "canary-truth.jsonl"] {
+            assert_eq!(without(&[file], canary), Err(format!("{file} is missing: plan.json has a canary")));
+        }
+        let all = ["canary.json", "canary.jsonl", "canary-truth.jsonl"];
+        assert!(without(&all, canary).is_err());
+        assert_eq!(without(&all, |_| ()), Ok(1), "none was planned");
+        // the log of a mock elsewhere may not have been asked for, that of the built-in one always is
+        assert_eq!(without(&["closure.json", "truth.jsonl"], |_| ()), Ok(1));
+        let built_in = |plan: &mut Value| plan["environment"]["built_in_mock"] = true.into();
+        let found = without(&["closure.json", "truth.jsonl"], built_in);
+        assert!(found.is_err_and(|words| words.starts_with("truth.jsonl is missing: plan.json says")));
+    }
+
+    #[test]
+    fn answers_that_were_not_streamed_are_not_compared() {
+        let dir = directory(|plan| plan["stream"] = false.into());
+        assert!(!dir.path().join(LOAD.closure).exists() && dir.path().join(CANARY.closure).exists());
+        assert_eq!(verify(dir.path()).expect("as it should be"), 1);
     }
 }

@@ -175,8 +175,12 @@ fn stored(args: &CalibrateArgs, store: &std::path::Path, id: &str) -> anyhow::Re
     match store::find(store, &Host::of(&campaign::environment::facts()), || {
         calibrate::config(args, &Voice { quiet: true })
     })? {
-        Found::Match(found) => Ok(*found),
-        Found::Near(found, differences) => {
+        Found::Match(found, unreadable) => {
+            say_unreadable(&unreadable);
+            Ok(*found)
+        }
+        Found::Near(found, differences, unreadable) => {
+            say_unreadable(&unreadable);
             eprintln!("WARNING: no calibration fits this host and these flags; the nearest differs in");
             differences.iter().for_each(|words| eprintln!("         {words}"));
             Ok(*found)
@@ -187,37 +191,18 @@ fn stored(args: &CalibrateArgs, store: &std::path::Path, id: &str) -> anyhow::Re
     }
 }
 
-/// Holds a run against the calibration that its plan names.
+fn say_unreadable(words: &[String]) {
+    if !words.is_empty() {
+        eprintln!("WARNING: of the calibrations that are kept some cannot be read: {}", words.join("; "));
+    }
+}
+
+/// Holds a run against the calibration that it names.
 fn check_run(args: &CalibrateArgs, dir: &std::path::Path) -> anyhow::Result<u8> {
-    let read = |name: &str| {
-        let path = dir.join(name);
-        std::fs::read_to_string(&path).with_context(|| format!("{}: is this a run directory?", path.display()))
-    };
-    let run: tarebench::rundir::run_json::RunJson =
-        serde_json::from_str(&read("run.json")?).with_context(|| dir.join("run.json").display().to_string())?;
-    let plan: serde_json::Value =
-        serde_json::from_str(&read("plan.json")?).with_context(|| dir.join("plan.json").display().to_string())?;
-    let calibration = &plan["calibration"];
-    if let Some(words) = calibration["none"].as_str() {
-        tell(&format!("the run had no calibration: {words}\n"));
-        return Ok(INVALID);
-    }
-    let differences = calibration["differences"].as_array().cloned().unwrap_or_default();
-    for words in differences.iter().filter_map(|d| d.as_str()) {
-        tell(&format!("WARNING: the run was not as calibrated: {words}\n"));
-    }
-    let uses = check::uses(&run, calibration);
-    let outside = uses.is_empty() || !differences.is_empty() || uses.iter().any(check::Use::is_outside);
-    if args.json {
-        let listed: Vec<_> = uses
-            .iter()
-            .map(|u| serde_json::json!({"cell": u.cell, "window": u.window, "what": u.what, "used": u.used, "limit": u.limit, "at_least": u.at_least}))
-            .collect();
-        tell(&(serde_json::json!({"inside": !outside, "differences": differences, "uses": listed}).to_string() + "\n"));
-    } else {
-        tell(&check::words(&uses));
-    }
-    Ok(if outside { INVALID } else { 0 })
+    let checked = check::of_directory(dir).map_err(anyhow::Error::msg)?;
+    checked.warnings().iter().for_each(|words| eprintln!("{words}"));
+    tell(&if args.json { checked.json().to_string() + "\n" } else { checked.words() });
+    Ok(if checked.is_inside() { 0 } else { INVALID })
 }
 
 /// Whether this process was started to outlive its terminal (`nohup`): the kernel's mask of ignored signals.

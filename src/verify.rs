@@ -72,6 +72,14 @@ pub enum Difference {
         /// What is wrong.
         text: String,
     },
+    /// A raw file that is not the one that the report was made of.
+    #[error("{file} {text}")]
+    Changed {
+        /// Name within the directory.
+        file: &'static str,
+        /// How.
+        text: &'static str,
+    },
     /// A file that is missing or cannot be read.
     #[error("{file}: cannot be read: {text}")]
     Unreadable {
@@ -101,7 +109,27 @@ fn report(dir: &Path, recomputed: Value) -> Result<(), Difference> {
     let unreadable = |text: String| Difference::Unreadable { file: "report.md", text };
     let run = serde_json::from_value(recomputed).map_err(|e| unreadable(e.to_string()))?;
     let rendered = markdown::of_directory(dir, &run).map_err(|e| unreadable(e.to_string()))?;
+    files(&stored, &rendered)?;
     document::compare_text("report.md", &stored, &rendered)
+}
+
+/// Names the file whose digest, in the report's last section, is not the recomputed one.
+fn files(stored: &str, rendered: &str) -> Result<(), Difference> {
+    let digest = |report: &str, file: &str| {
+        let (_, section) = report.rsplit_once(markdown::FILES)?;
+        let row = section.lines().find_map(|line| line.strip_prefix(&format!("| {file} | ")));
+        row.map(str::to_string)
+    };
+    for file in markdown::DIGESTED {
+        let text = match (digest(stored, file), digest(rendered, file)) {
+            (Some(then), Some(now)) if then != now => "was changed: report.md has another SHA-256 of it",
+            (Some(_), None) => "is missing: report.md has its SHA-256",
+            (None, Some(_)) => "is not in report.md, which lists every file that was there",
+            _ => continue,
+        };
+        return Err(Difference::Changed { file, text });
+    }
+    Ok(())
 }
 
 fn notes(raw: &Raw) -> Vec<String> {
@@ -115,9 +143,12 @@ fn notes(raw: &Raw) -> Vec<String> {
 
 fn run(raw: &Raw) -> Value {
     let cells = cells(raw);
-    let verdicts = run_verdicts(raw, &cells);
+    let mut verdicts = run_verdicts(raw, &cells);
     let broken_off = verdicts.iter().any(|v| v["kind"] != "failed" && v["kind"] != "invalid");
     let plan = &raw.plan;
+    if let Some(text) = calibrated::unusable(plan) {
+        verdicts.push(json!({"cell": null, "window": null, "kind": "calibration", "text": text}));
+    }
     let planned = plan["cells"].as_array().zip(plan["windows"].as_u64()).map(|(c, w)| c.len() as u64 * w);
     let all_there = !raw.windows.is_empty() && planned.is_none_or(|n| n == raw.windows.len() as u64);
     let words = |key: &str| plan[key].as_str();

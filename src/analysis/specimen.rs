@@ -303,7 +303,7 @@ pub(crate) fn calibration() -> Value {
             "quantiles_us": [[0.0, us], [0.01, us], [0.5, us], [0.99, us], [1.0, us]]})
     };
     let limit = |value: f64, at_least: bool| json!({"value": value, "at_least": at_least});
-    json!({"id": "c1", "made_at": "2026-01-01", "matches": true, "differences": [],
+    json!({"id": "c1", "made_at": "2026-01-01", "placement": "loopback", "matches": true, "differences": [],
         "limits": {"requests_per_s": limit(1_000.0, false), "events_per_s": limit(10_000.0, false),
             "streams": limit(100.0, true), "burst": null},
         "tare": [step(1_000.0, 20.0), step(10_000.0, 100.0)]})

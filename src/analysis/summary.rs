@@ -38,11 +38,10 @@ pub fn summarise(dir: &Path) -> Result<RunJson, SummaryError> {
     let plan = read_plan(dir)?;
     let windows = read_windows(dir)?;
     let (health, health_tail) = read_health(dir)?;
-    let calibration = Calibration::of_plan(&plan).map_err(|e| SummaryError::Line {
-        file: "plan.json",
-        line: 1,
-        text: format!("calibration: {e}"),
-    })?;
+    let (calibration, unusable) = match Calibration::of_plan(&plan) {
+        Ok(found) => (found, None),
+        Err(fault) => (None, Some(wording::calibration_unusable(&fault))),
+    };
     let max_failed = plan.get("max_failed").and_then(Value::as_f64).unwrap_or(rules::MAX_FAILED);
     let mut figures = Figures::new(&windows.rows, Context { health: Health::new(health), calibration, max_failed });
     let requests_tail = read_rows(dir, &mut |row, h, line| figures.take(&row, h, line))?;
@@ -58,6 +57,7 @@ pub fn summarise(dir: &Path) -> Result<RunJson, SummaryError> {
     let tails = [("windows.jsonl", windows.tail), ("requests.jsonl", requests_tail), ("health.jsonl", health_tail)];
     verdicts.extend(tails.iter().filter_map(|(file, tail)| tail.map(|line| half_written_verdict(file, line))));
     let broken_off = verdicts.iter().any(|v| v.kind != "failed" && v.kind != "invalid");
+    verdicts.extend(unusable.map(|text| RunVerdict { cell: None, window: None, kind: "calibration".into(), text }));
     let planned = planned_windows(&plan).is_none_or(|n| n == windows.rows.len());
     Ok(RunJson {
         schema: SCHEMA.into(),

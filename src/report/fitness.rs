@@ -3,9 +3,10 @@
 
 use serde_json::Value;
 
-use crate::analysis::definitions::gates::COLUMNS;
+use crate::analysis::definitions::gates::{self, COLUMNS};
 use crate::analysis::definitions::rules::GateState;
-use crate::report::quantity::{count, latency, micros, rate};
+use crate::analysis::definitions::wording::{LOOPBACK, calibrated_where, loopback_only};
+use crate::report::quantity::{between, count, latency, micros, rate};
 use crate::rundir::run_json::{CalibratedNet, Gate, RunJson, Verdict, VerdictKind, Window};
 
 /// Reasons that stand in one line of a screen; more are counted.
@@ -52,9 +53,12 @@ pub(super) fn too_wide(window: &Window) -> Option<String> {
     (!list.is_empty()).then(|| format!("net withheld where the stamps bound it too widely: {}", list.join(", ")))
 }
 
-/// What is near its limit, in one line.
+/// What is near its limit, in one line. What the calibration says of the load comes first: beyond its limits nothing
+/// else is known to hold.
 pub(super) fn flagged(window: &Window, most: usize) -> Option<String> {
-    let texts: Vec<&str> = in_state(window, GateState::Warn).map(|g| g.text.as_str()).collect();
+    let (first, then): (Vec<&Gate>, Vec<&Gate>) =
+        in_state(window, GateState::Warn).partition(|g| gates::Gate::is_of_limit(&g.gate));
+    let texts: Vec<&str> = first.into_iter().chain(then).map(|g| g.text.as_str()).collect();
     (!texts.is_empty()).then(|| format!("flagged: {}", few(&texts, most)))
 }
 
@@ -75,24 +79,32 @@ pub(super) fn counts(window: &Window) -> String {
     parts.join("   ")
 }
 
-/// `calibrated tare: mean 21.0 us, p50 18.0 us, p99 80.0 us at this event rate`.
+/// `calibrated tare: mean 21.0 us, p50 18.0 us, p99 80.0..120 us between 1,000 and 10,000 events/s ..`.
 pub(super) fn calibrated_tare(window: &Window) -> Option<String> {
     let c = window.client.calibrated.as_ref()?;
-    let known = |us: Option<f64>| us.map_or_else(|| "-".into(), micros);
-    let place = if c.beyond {
-        format!(
-            "at {} events/s, the highest calibrated: this window, at {}, is beyond it",
-            rate(Some(c.step_events_per_s)),
-            rate(Some(c.events_per_s))
-        )
-    } else {
-        "at this event rate".into()
+    let ends = |[lo, hi]: [f64; 2]| if lo == hi { micros(lo) } else { between([lo / 1e3, hi / 1e3]) };
+    let known = |us: Option<[f64; 2]>| us.map_or_else(|| "-".into(), ends);
+    let here = rate(Some(c.events_per_s));
+    let place = match (c.below_events_per_s, c.above_events_per_s) {
+        (Some(below), Some(above)) => {
+            format!("between {} and {} events/s (this window: {here})", rate(Some(below)), rate(Some(above)))
+        }
+        (Some(highest), None) => {
+            let highest = rate(Some(highest));
+            format!("at {highest} events/s, the highest calibrated: this window, at {here}, is beyond it")
+        }
+        (None, Some(lowest)) if lowest == c.events_per_s => format!("at {here} events/s"),
+        (None, lowest) => {
+            let lowest = rate(lowest);
+            format!("at {lowest} events/s, the lowest calibrated: this window, at {here}, is below it")
+        }
     };
     Some(format!(
-        "calibrated tare: mean {}, p50 {}, p99 {} {place}",
-        micros(c.mean_us),
+        "calibrated tare: mean {}, p50 {}, p99 {} {place}, {}",
+        ends(c.mean_us),
         known(c.p50_us),
-        known(c.p99_us)
+        known(c.p99_us),
+        calibrated_where(c.placement.as_deref()),
     ))
 }
 
@@ -103,10 +115,9 @@ pub(super) fn calibrated_net(window: &Window) -> Vec<(&'static str, &CalibratedN
     all.into_iter().filter_map(|(name, columns)| Some((name, columns.calibrated.as_ref()?))).collect()
 }
 
-/// `mean 5.01 ms (standard error 12.0 us)`.
+/// `mean 5.01 ms +/- 12.0 us`.
 pub(super) fn corrected_mean(net: &CalibratedNet) -> Option<String> {
-    let error = net.se_ms.map_or_else(String::new, |ms| format!(" (standard error {})", latency(ms)));
-    Some(format!("mean {}{error}", latency(net.mean_ms?)))
+    Some(format!("mean {} +/- {}", latency(net.mean_ms?), latency(net.mean_error_ms?)))
 }
 
 /// Percentiles with their bounds.
@@ -117,8 +128,16 @@ pub(super) fn bounded(net: &CalibratedNet) -> [(&'static str, Option<[f64; 2]>);
 /// Which calibration stands behind the run, in one line, and whether that is as it should be.
 pub(super) fn calibration(run: &RunJson) -> (String, bool) {
     let text = |key: &str| run.calibration.get(key).and_then(Value::as_str);
+    let list = |key: &str| {
+        let listed = run.calibration.get(key).and_then(Value::as_array);
+        listed.into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>().join("; ")
+    };
+    let others = match list("unreadable") {
+        none if none.is_empty() => none,
+        some => format!("; of others that are kept some cannot be read: {some}"),
+    };
     if let Some(why) = text("none") {
-        return (format!("no calibration: {why}"), false);
+        return (format!("no calibration: {why}{others}"), false);
     }
     if !run.calibration.is_object() {
         return (
@@ -128,13 +147,26 @@ pub(super) fn calibration(run: &RunJson) -> (String, bool) {
     }
     let name = text("id").unwrap_or("without id");
     let made = text("made_at").map_or_else(String::new, |at| format!(" of {at}"));
-    if run.calibration.get("matches") == Some(&Value::Bool(true)) {
-        return (format!("calibration {name}{made}"), true);
+    if let Some(unusable) = run.verdicts.iter().find(|v| is_of_calibration(&v.kind)) {
+        return (format!("calibration {name}{made}: {}{others}", unusable.text), false);
     }
-    let listed = run.calibration.get("differences").and_then(Value::as_array);
-    let differences: Vec<&str> = listed.into_iter().flatten().filter_map(Value::as_str).collect();
-    let differences = if differences.is_empty() { "it does not say in what".into() } else { differences.join("; ") };
-    (format!("calibration {name}{made} is not of this configuration and was not used: {differences}"), false)
+    if run.calibration.get("matches") == Some(&Value::Bool(true)) {
+        let placement = text("placement");
+        let over_network = !run.labels.iter().any(|label| label == "LOOPBACK");
+        let place = match placement {
+            Some(LOOPBACK) if over_network => loopback_only().to_string(),
+            other => calibrated_where(other),
+        };
+        return (format!("calibration {name}{made}, {place}{others}"), others.is_empty());
+    }
+    let differences = list("differences");
+    let differences = if differences.is_empty() { "it does not say in what".into() } else { differences };
+    (format!("calibration {name}{made} is not of this configuration and was not used: {differences}{others}"), false)
+}
+
+/// Whether a verdict on the run is told by the line about its calibration.
+pub(super) fn is_of_calibration(kind: &str) -> bool {
+    kind == "calibration"
 }
 
 fn in_state(window: &Window, state: GateState) -> impl Iterator<Item = &Gate> {

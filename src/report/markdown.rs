@@ -28,6 +28,9 @@ pub const DIGESTED: [&str; 11] = [
     "canary.json",
 ];
 
+/// Heading of the last section, which lists them.
+pub const FILES: &str = "## Files\n";
+
 const SHOWN: [&str; 5] = ["p50", "p90", "p95", "p99", "p999"];
 
 /// The report of a directory whose numbers are `run`; reads the files it names, to hash them, and the plan.
@@ -72,7 +75,7 @@ fn title(md: &mut String, run: &RunJson) {
     push(md, &format!("- plan: `{}`", cell_text(&or(&run.plan_hash))));
     push(md, &format!("- {}", cell_text(&fitness::calibration(run).0)));
     push(md, &format!("- complete: {}", if run.complete { "yes" } else { "**no**" }));
-    for v in &run.verdicts {
+    for v in run.verdicts.iter().filter(|v| !fitness::is_of_calibration(&v.kind)) {
         let place = v.cell.zip(v.window).map_or_else(String::new, |(c, w)| format!("cell {c}, window {w}: "));
         push(md, &format!("- **{place}{}**", cell_text(&v.text)));
     }
@@ -334,7 +337,7 @@ fn definitions(md: &mut String, run: &RunJson) {
 }
 
 fn files(md: &mut String, digests: &[(&str, String)]) {
-    push(md, "## Files\n");
+    push(md, FILES);
     push(md, "| file | SHA-256 |\n|---|---|");
     for (name, digest) in digests {
         push(md, &format!("| {name} | `{digest}` |"));
@@ -360,7 +363,8 @@ fn sha256(mut file: std::fs::File) -> io::Result<String> {
 
 /// What a server or a file wrote must not break a table or become markup.
 fn cell_text(text: &str) -> String {
-    text.replace('|', "\\|").replace(['\n', '\r'], " ").replace('<', "&lt;").replace('`', "'")
+    let text = text.replace(['\n', '\r'], " ").replace(char::is_control, "?");
+    text.replace('|', "\\|").replace('<', "&lt;").replace('`', "'")
 }
 
 fn push(md: &mut String, line: &str) {

@@ -288,7 +288,11 @@ impl Paper {
         self.line(Tone::Plain, "");
         let before = self.text.len();
         // what concerns one window was said there
-        for v in run.verdicts.iter().filter(|v| !["failed", "interrupted"].contains(&v.kind.as_str())) {
+        for v in run
+            .verdicts
+            .iter()
+            .filter(|v| !["failed", "interrupted"].contains(&v.kind.as_str()) && !fitness::is_of_calibration(&v.kind))
+        {
             let place = match (v.cell, v.window) {
                 (Some(cell), Some(window)) => format!("cell {cell}, window {window}: "),
                 _ => String::new(),
@@ -450,14 +454,37 @@ mod tests {
 
     #[test]
     fn the_calibration_stands_beside_what_was_measured() {
+        // 25 events/s in each
+        let with = |rate: f64, placement: &str, base_url: &str| {
+            let mut specimen = Specimen::calm(12);
+            specimen.plan["base_url"] = base_url.into();
+            specimen.plan["calibration"] = calibration();
+            specimen.plan["calibration"]["tare"][0]["events_per_s"] = rate.into();
+            specimen.plan["calibration"]["placement"] = placement.into();
+            shown(specimen, 100, false).split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let (here, there) = ("http://127.0.0.1:1", "http://10.0.0.2:1");
+        let text = with(25.0, "loopback", here);
+        let tare = "calibrated tare: mean 20.0 us, p50 20.0 us, p99 20.0 us at 25.0 events/s, calibrated over loopback";
+        assert!(text.contains(tare) && !text.contains("NIC"), "{text}");
+        assert!(text.contains(" calibration c1 of 2026-01-01, calibrated over loopback gross"), "{text}");
+        let text = with(10.0, "loopback", there);
+        assert!(text.contains("mean 20.0..100 us") && text.contains("events/s (this window: 25.0)"), "{text}");
+        assert!(text.contains("2026-01-01, calibrated over loopback: NIC and driver are not in it"), "{text}");
+        let text = with(30.0, there, there);
+        assert!(text.contains("the lowest calibrated: this window, at 25.0, is below it"), "{text}");
+        assert_eq!(text.matches("calibrated against the mock at http://10.0.0.2:1").count(), 2, "{text}");
+
         let mut specimen = Specimen::calm(12);
         specimen.plan["calibration"] = calibration();
+        specimen.plan["calibration"]["unreadable"] = serde_json::json!(["x/calibration.json: it is no file"]);
         let text = shown(specimen, 100, false);
-        assert!(
-            text.contains("  calibrated tare: mean 20.0 us, p50 20.0 us, p99 20.0 us at this event rate\n"),
-            "{text}"
-        );
-        assert!(text.contains("\ncalibration c1 of 2026-01-01\n"), "{text}");
+        assert!(text.contains("some cannot be read: x/calibration.json"), "{text}");
+        let mut specimen = Specimen::calm(12);
+        specimen.plan["calibration"] = calibration();
+        specimen.plan["calibration"]["tare"][0]["mean_us"] = 1e300.into();
+        let text = shown(specimen, 100, false);
+        assert_eq!(text.matches("cannot be right and was not used").count(), 1, "{text}");
 
         let mut specimen = Specimen::calm(12);
         specimen.plan["calibration"] = calibration();
@@ -474,10 +501,25 @@ mod tests {
         assert!(text.contains("\nno calibration: run tarebench calibrate\n"), "{text}");
     }
 
+    /// However much else is flagged.
+    #[test]
+    fn beyond_the_calibrated_limit_stands_first() {
+        let mut specimen = Specimen::calm(12);
+        specimen.plan["calibration"] = calibration();
+        specimen.plan["calibration"]["limits"]["requests_per_s"]["value"] = 1.into();
+        specimen.use_up("worker-0", (0, 12), 760 * MS, |row| Some(&mut row.cpu_ns));
+        specimen.use_up("process", (0, 12), 860 * MS, |row| Some(&mut row.cpu_ns));
+        specimen.use_up("worker-0", (4, 5), 20 * MS, |row| row.run_delay_ns.as_mut());
+        let text = shown(specimen, 100, false);
+        assert!(text.contains("  ! flagged: requests/s are at "), "{text}");
+        assert!(text.contains("and 2 more, see"), "{text}");
+    }
+
     #[test]
     fn without_stamps_net_has_bounds() {
         let mut specimen = Specimen::calm(12);
         specimen.plan["calibration"] = calibration();
+        specimen.plan["calibration"]["tare"][0]["events_per_s"] = 25.0.into();
         for row in &mut specimen.windows[0].1 {
             (row.stamps, row.wire_out) = (crate::rundir::row::StampSource::User, None);
             row.chunks.iter_mut().for_each(|c| (c.1, c.2) = (None, None));
@@ -485,7 +527,7 @@ mod tests {
         let text = shown(specimen, 100, false);
         let lines = [
             "  net (calibrated bounds), upload included",
-            "  ttft         mean 5.01 ms (standard error 0.00 us)   p50 5.01..5.01 ms   p90 5.01..5.01 ms",
+            "  ttft         mean 5.01 ms +/- 0.00 us   p50 5.01..5.01 ms   p90 5.01..5.01 ms   p95 5.01..5.01 ms",
         ];
         for line in lines {
             assert!(text.lines().any(|l| l == line), "no {line} in\n{text}");

@@ -253,14 +253,14 @@ pub struct FromDue {
 }
 
 /// Net without kernel stamps: gross less the calibrated tare. Means subtract; percentiles have bounds that hold
-/// however tare and server depend on each other. In ms.
+/// however tare and server depend on each other, and for the tare of either neighbouring step. In ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CalibratedNet {
-    /// Mean of gross less mean of the calibrated tare.
+    /// Mean of gross less the middle of the mean tares of the two neighbouring steps; null without its error.
     pub mean_ms: Option<f64>,
-    /// Standard error of that difference, at most.
-    pub se_ms: Option<f64>,
+    /// How far off that may be: half the difference of the two, and the standard error, at most, on top.
+    pub mean_error_ms: Option<f64>,
     /// The median lies between these.
     pub p50_ms: Option<[f64; 2]>,
     /// The 90th percentile does.
@@ -381,12 +381,29 @@ pub struct Client {
     pub workers: Vec<WorkerLoad>,
     /// Time the hypervisor took, per wall time, mean over the machine's cores, worst 5 s.
     pub steal: Option<f64>,
+    /// What it had to do, as it is held against a calibration.
+    pub load: ClientLoad,
     /// The calibrated tare at this window's event rate; null when no calibration matches.
     pub calibrated: Option<CalibratedTare>,
     /// Whether the client was fit to measure, signal by signal.
     pub gates: Vec<Gate>,
     /// Losses and repairs.
     pub counters: Counters,
+}
+
+/// What the client had to do, one definition for gates and `calibrate --check`. Rates are over the time of the
+/// throughput where that is 1 s or more, else over the whole window; warm-up and failed requests count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientLoad {
+    /// Requests submitted, per s.
+    pub requests_per_s: Option<f64>,
+    /// Token events that came, per s.
+    pub events_per_s: Option<f64>,
+    /// Most requests in flight at once.
+    pub streams: u64,
+    /// Events of the busiest burst, summed over the workers; null without kernel stamps.
+    pub burst: Option<u64>,
 }
 
 /// How busy a worker thread was.
@@ -459,24 +476,27 @@ pub struct Gate {
     pub text: String,
 }
 
-/// The tare that a calibration of this host found at about this event rate.
+/// The tare that a calibration of this host found at the steps around this event rate: of the one below and the one at
+/// or above, the smaller figure and the larger.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CalibratedTare {
     /// Token events per s of the window.
     pub events_per_s: f64,
-    /// Event rate of the calibration's step that was used: the next higher, else the highest.
-    pub step_events_per_s: f64,
-    /// The window is beyond the calibrated range.
-    pub beyond: bool,
-    /// Values behind it.
+    /// Event rate of the highest calibrated step below; null when the window is below all of them.
+    pub below_events_per_s: Option<f64>,
+    /// Event rate of the lowest calibrated step at or above; null when the window is beyond all of them.
+    pub above_events_per_s: Option<f64>,
+    /// Where the mock of the calibration was: `loopback`, or its URL.
+    pub placement: Option<String>,
+    /// Values behind it, of the step that has fewer.
     pub n: u64,
     /// Mean, in us.
-    pub mean_us: f64,
+    pub mean_us: [f64; 2],
     /// Median, in us.
-    pub p50_us: Option<f64>,
+    pub p50_us: Option<[f64; 2]>,
     /// 99th percentile, in us.
-    pub p99_us: Option<f64>,
+    pub p99_us: Option<[f64; 2]>,
 }
 
 /// Something a reader must know about a figure.
@@ -519,7 +539,7 @@ pub struct RunVerdict {
     pub cell: Option<u32>,
     /// Window, or null.
     pub window: Option<u32>,
-    /// `failed`, `interrupted`, `invalid`, `window_without_end`, `half_written`.
+    /// `failed`, `interrupted`, `invalid`, `window_without_end`, `half_written`, `calibration` (it was not used).
     pub kind: String,
     /// For people.
     pub text: String,

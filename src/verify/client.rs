@@ -44,6 +44,7 @@ impl Samples {
             "cpu_per_wall": over_all(&samples, "cpu_ns"),
             "workers": workers.map(|w| self.worker(window, w)).collect::<Vec<_>>(),
             "steal": stolen(&samples),
+            "load": null,
             "calibrated": null,
             "gates": [],
             "counters": counters,

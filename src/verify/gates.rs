@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::raw::number;
+use crate::analysis::definitions::calibrated::LIMITS;
 use crate::analysis::definitions::gates::{COLUMNS, Gate, LOSSES, Missing, Scope, losses};
 use crate::analysis::definitions::rules::{self, GateState, Width, width};
 use crate::analysis::definitions::{self, dispersion, dispersion_distance, wording};
@@ -25,9 +26,6 @@ pub(super) struct Evidence<'a> {
     pub(super) rates: (Option<f64>, Option<f64>),
     /// `calibration` of the plan, when it matches.
     pub(super) calibration: Option<&'a Value>,
-    pub(super) requests_per_s: Option<f64>,
-    pub(super) events_per_s: Option<f64>,
-    pub(super) streams: u64,
 }
 
 impl Evidence<'_> {
@@ -41,6 +39,9 @@ impl Evidence<'_> {
             worker["bursts"] = mine.map_or(Value::Null, |events| self.bursts(events));
             self.worker_gates(worker, events.is_empty(), &mut gates);
         }
+        let busiest = client["workers"].as_array().into_iter().flatten();
+        let busiest: Vec<u64> = busiest.filter_map(|worker| worker["bursts"]["busiest"].as_u64()).collect();
+        client["load"]["burst"] = json!((!busiest.is_empty()).then(|| busiest.iter().sum::<u64>()));
         let process = client["cpu_per_wall"].as_f64();
         gates.push(entry(Gate::ProcessCpu, Scope::Window, process.ok_or(Missing::Samples), ""));
         let why = if process.is_some() { Missing::NotTold } else { Missing::Samples };
@@ -54,7 +55,7 @@ impl Evidence<'_> {
         gates.push(self.net_width());
         let missing = if self.user_stamps { Err(Missing::Stamps) } else { self.stamps_missing.ok_or(Missing::Events) };
         gates.push(entry(Gate::StampsMissing, Scope::Window, missing, ""));
-        self.against_calibration(&client["calibrated"], &mut gates);
+        self.against_calibration(client, &mut gates);
         if scheduled {
             let share = match self.rates {
                 (Some(offered), Some(achieved)) if offered > 0.0 => Ok(achieved / offered),
@@ -232,29 +233,38 @@ impl Evidence<'_> {
         gate
     }
 
-    fn against_calibration(&self, calibrated: &Value, gates: &mut Vec<Value>) {
+    fn against_calibration(&self, client: &Value, gates: &mut Vec<Value>) {
         if self.user_stamps {
             let mut gross: Vec<i64> = self.ok.iter().filter_map(|r| definitions::ttft(r).gross).collect();
             let ttft = figures(&mut gross).and_then(|f| f.percentiles_ms[3]).filter(|ms| *ms > 0.0);
-            let share = match (calibrated["p99_us"].as_f64(), ttft) {
-                _ if calibrated.is_null() => Err(Missing::Calibration),
+            let share = match (client["calibrated"]["p99_us"][1].as_f64(), ttft) {
+                _ if self.calibration.is_none() => Err(Missing::Calibration),
                 (Some(us), Some(ttft)) => Ok(us / 1e3 / ttft),
-                _ => Err(Missing::Events),
+                (Some(_), None) => Err(Missing::Events),
+                (None, _) => Err(Missing::Tare),
             };
             gates.push(entry(Gate::CalibratedTare, Scope::Window, share, ""));
         }
         let Some(calibration) = self.calibration else { return };
-        let loads = [
-            (Gate::CalibratedRequests, "requests_per_s", self.requests_per_s),
-            (Gate::CalibratedEvents, "events_per_s", self.events_per_s),
-            (Gate::CalibratedStreams, "streams", Some(self.streams as f64)),
-        ];
-        for (gate, name, load) in loads {
+        let place = calibration["placement"].as_str();
+        for (gate, name) in LIMITS.iter().filter_map(|name| Some((Gate::of_limit(name)?, *name))) {
             let limit = &calibration["limits"][name];
-            if let (Some(load), Some(value)) = (load, limit["value"].as_f64().filter(|v| *v > 0.0)) {
-                let detail = wording::of_limit(load, value, limit["at_least"] == true);
-                gates.push(entry(gate, Scope::Window, Ok(load / value), &detail));
-            }
+            let Some(value) = limit["value"].as_f64() else { continue };
+            let at_least = limit["at_least"] == true;
+            let unknown = if name == "burst" && self.user_stamps { Missing::Stamps } else { Missing::Events };
+            gates.push(match client["load"][name].as_f64() {
+                _ if value <= 0.0 => {
+                    let mut warned = entry(gate, Scope::Window, Err(unknown), "");
+                    warned["state"] = json!("warn");
+                    warned["text"] = json!(gate.nothing_calibrated(at_least));
+                    warned
+                }
+                Some(load) => {
+                    let detail = wording::of_limit(load, value, at_least, place);
+                    entry(gate, Scope::Window, Ok(load / value), &detail)
+                }
+                None => entry(gate, Scope::Window, Err(unknown), ""),
+            });
         }
     }
 

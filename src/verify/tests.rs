@@ -58,7 +58,7 @@ fn one_digit_in_each_file_is_found() {
     let found = fails_with("health.jsonl", "\"cpu_ns\":50000000", "\"cpu_ns\":50000001");
     assert!(found.contains("cells[0].windows[0].client.cpu_per_wall: stored 0.5, recomputed 0.49999"), "{found}");
     let found = fails_with("health.jsonl", "\"voluntary_switches\":3", "\"voluntary_switches\":4");
-    assert!(found.starts_with("report.md:") && found.contains("health.jsonl"), "{found}");
+    assert_eq!(found, "health.jsonl was changed: report.md has another SHA-256 of it");
     let found = fails_with("plan.json", "\"run_id\": \"r1\"", "\"run_id\": \"r2\"");
     assert_eq!(found, "run.json:4: run_id: stored \"r1\", recomputed \"r2\"");
     let found = fails_with("run.json", "\"p50_ms\": 5.03", "\"p50_ms\": 5.04");
@@ -66,6 +66,56 @@ fn one_digit_in_each_file_is_found() {
     assert!(found.starts_with("run.json:") && found.contains(line), "{found}");
     let found = fails_with("report.md", "5.03 ms", "5.02 ms");
     assert!(found.starts_with("report.md:"), "{found}");
+}
+
+/// Files that no figure of run.json is made of.
+#[test]
+fn a_changed_file_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let truth = dir.path().join("truth.jsonl");
+    fs::write(&truth, "{}\n").unwrap();
+    publish(&mut Specimen::two_windows(), dir.path());
+    assert!(verify(dir.path()).is_ok());
+    let told = || verify(dir.path()).unwrap_err().to_string();
+    fs::write(&truth, "{} \n").unwrap();
+    assert_eq!(told(), "truth.jsonl was changed: report.md has another SHA-256 of it");
+    fs::remove_file(&truth).unwrap();
+    assert_eq!(told(), "truth.jsonl is missing: report.md has its SHA-256");
+    fs::write(&truth, "{}\n").unwrap();
+    fs::write(dir.path().join("closure.json"), "{}\n").unwrap();
+    assert_eq!(told(), "closure.json is not in report.md, which lists every file that was there");
+}
+
+/// Nothing that a plan can say of its calibration makes figures that are none, or a report that does not verify.
+#[test]
+fn any_calibration_verifies() {
+    let insane: [(&str, Value); 11] = [
+        ("/tare/0/quantiles_us/1/1", json!(1e308)),
+        ("/tare/0/quantiles_us/0/1", json!(1e9)),
+        ("/tare/0/events_per_s", json!(-1e308)),
+        ("/tare/0/n", json!(u64::MAX)),
+        ("/tare/0/n", json!(0)),
+        ("/limits/streams/value", json!(5e-324)),
+        ("/limits/streams", json!("many")),
+        ("/limits", json!([])),
+        ("/placement", json!([])),
+        ("/tare/0", json!([1.0, 5, 2.0, [[0.0, 2.0]]])),
+        ("/tare", json!({"falling": true})),
+    ];
+    for (path, value) in insane {
+        let dir = tempfile::tempdir().unwrap();
+        let mut specimen = Specimen::two_windows();
+        specimen.plan["calibration"] = calibration();
+        *specimen.plan["calibration"].pointer_mut(path).unwrap() = value;
+        for row in specimen.windows.iter_mut().flat_map(|(_, rows)| rows) {
+            (row.stamps, row.wire_out) = (StampSource::User, None);
+        }
+        publish(&mut specimen, dir.path());
+        let found = verify(dir.path());
+        assert!(found.is_ok(), "{path}: {found:?}");
+        let text = fs::read_to_string(dir.path().join("report.md")).unwrap();
+        assert!(!text.contains(" inf") && !text.contains("NaN"), "{path}");
+    }
 }
 
 #[test]
@@ -286,8 +336,16 @@ fn random_specimen(seed: u64, rows: u64) -> Specimen {
     if dice.one_in(2) {
         let mut found = calibration();
         found["limits"]["streams"]["value"] = (1.0 + dice.roll(9) as f64).into();
-        found["tare"][0]["events_per_s"] = (1.0 + dice.roll(2_000) as f64).into();
+        found["tare"][0]["events_per_s"] = (1.0 + dice.roll(600) as f64).into();
         found["matches"] = (!dice.one_in(4)).into();
+        found["limits"]["burst"] = json!({"value": dice.roll(4), "at_least": dice.one_in(2)});
+        if dice.one_in(3) {
+            found["placement"] = "http://10.0.0.2:1".into();
+            found["limits"]["requests_per_s"] = json!({"value": 0, "at_least": false});
+        }
+        if dice.one_in(8) {
+            found["tare"][1]["mean_us"] = 1e300.into();
+        }
         specimen.plan["calibration"] = found;
     }
     if dice.one_in(4) {
@@ -343,7 +401,9 @@ fn drawn_rows_reach_every_rule() {
         "arrivals Ok",
         "net_width Warn",
         "burst_drain Unknown",
-        "calibrated_tare Ok",
+        "calibrated_tare Warn",
+        "calibrated_burst Warn",
+        "calibrated_requests Warn",
         "calibrated_streams Warn",
         "process_cpu Unknown",
     ] {

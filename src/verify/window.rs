@@ -41,10 +41,19 @@ pub(super) fn figures(line: &Value, rows: &[Row], health: &Samples, plan: &Value
 impl Recount<'_> {
     fn window(&self, health: &Samples, plan: &Value) -> Value {
         let calibration = calibrated::matching(plan);
-        let rate = per_second(self.sent.iter().map(|r| u64::from(r.token_events)).sum::<u64>() as f64, self.length());
         let in_flight = self.in_flight();
+        let rated = load::rated_span(self.throughput_bounds(), self.opened, self.closed);
+        let submits = self.sent.iter().filter_map(|r| r.submit);
+        let trails: Vec<TokenTrail> = self.sent.iter().map(|r| TokenTrail::of(r)).collect();
+        let rate = load::rate(trails.iter().flat_map(TokenTrail::moments), rated);
         let (offered, achieved) = self.rates();
         let mut client = health.client(self.line);
+        client["load"] = json!({
+            "requests_per_s": load::rate(submits, rated),
+            "events_per_s": rate,
+            "streams": in_flight["max"],
+            "burst": null,
+        });
         client["calibrated"] = calibrated::tare(calibration, rate);
         let evidence = Evidence {
             line: self.line,
@@ -57,9 +66,6 @@ impl Recount<'_> {
             schedule_end: self.arrivals_end(),
             rates: (offered, achieved),
             calibration,
-            requests_per_s: per_second(self.sent.iter().filter(|r| r.submit.is_some()).count() as f64, self.length()),
-            events_per_s: rate,
-            streams: self.line["load"]["concurrency"].as_u64().or(in_flight["max"].as_u64()).unwrap_or_default(),
         };
         evidence.complete(&mut client);
         let no_gross = gates::withhold(&client, "gross");
@@ -193,15 +199,19 @@ impl Recount<'_> {
         (per_second(due as f64, end - self.opened), per_second(submitted as f64, end - self.opened))
     }
 
-    fn throughput(&self) -> Value {
+    fn throughput_bounds(&self) -> Option<(u64, u64)> {
         let full = self.line["load"]["concurrency"].as_i64().filter(|_| self.closed_loop()).map(|c| c.max(1));
-        let bounds = match full {
+        match full {
             Some(least) => {
                 let at_full: Vec<_> = self.levels().into_iter().filter(|l| l.2 >= least).collect();
                 at_full.first().zip(at_full.last()).map(|(first, last)| (first.0, last.1))
             }
             None => self.arrivals_end().map(|end| (self.opened, end)),
-        };
+        }
+    }
+
+    fn throughput(&self) -> Value {
+        let bounds = self.throughput_bounds();
         let mut throughput = Map::new();
         throughput.insert("from_s".into(), json!(bounds.map(|b| seconds(b.0.saturating_sub(self.opened)))));
         throughput.insert("to_s".into(), json!(bounds.map(|b| seconds(b.1.saturating_sub(self.opened)))));
@@ -228,10 +238,6 @@ impl Recount<'_> {
             ("output_tokens_per_s".to_string(), json!(output.and_then(|n| per_second(n, span)))),
             ("total_tokens_per_s".to_string(), json!(total.and_then(|n| per_second(n, span)))),
         ])
-    }
-
-    fn length(&self) -> u64 {
-        self.closed.saturating_sub(self.opened)
     }
 
     fn all_user(&self) -> bool {

@@ -40,6 +40,8 @@ pub enum Gate {
     CalibratedEvents,
     /// Streams over the calibrated limit.
     CalibratedStreams,
+    /// The busiest burst over the calibrated limit.
+    CalibratedBurst,
     /// Requests sent over requests planned, open loop only.
     Achieved,
     /// Descriptors, ports, ring, blocks, record backlog.
@@ -65,7 +67,9 @@ impl Gate {
             Gate::NetWidth => rules::NET_WIDTH,
             Gate::StampsMissing => rules::MISSING_STAMPS,
             Gate::CalibratedTare => rules::CALIBRATED_TARE,
-            Gate::CalibratedRequests | Gate::CalibratedEvents | Gate::CalibratedStreams => rules::CALIBRATED_LOAD,
+            Gate::CalibratedRequests | Gate::CalibratedEvents | Gate::CalibratedStreams | Gate::CalibratedBurst => {
+                rules::CALIBRATED_LOAD
+            }
             Gate::Achieved => rules::ACHIEVED,
             Gate::Losses => rules::LOSSES,
         }
@@ -80,7 +84,11 @@ impl Gate {
             }
             Gate::Steal | Gate::Achieved | Gate::Losses => &["gross", "due", "net"],
             Gate::Lateness | Gate::Arrivals | Gate::NetWidth | Gate::StampsMissing => &["net"],
-            Gate::ProcessCpu | Gate::CalibratedRequests | Gate::CalibratedEvents | Gate::CalibratedStreams => &[],
+            Gate::ProcessCpu
+            | Gate::CalibratedRequests
+            | Gate::CalibratedEvents
+            | Gate::CalibratedStreams
+            | Gate::CalibratedBurst => &[],
         }
     }
 
@@ -113,6 +121,38 @@ impl Gate {
         if parts.is_empty() { said } else { format!("{said} ({})", parts.join("; ")) }
     }
 
+    /// The gate of a load, by the name of its limit in a calibration: one of
+    /// [`LIMITS`](super::calibrated::LIMITS).
+    pub fn of_limit(name: &str) -> Option<Gate> {
+        match name {
+            "requests_per_s" => Some(Gate::CalibratedRequests),
+            "events_per_s" => Some(Gate::CalibratedEvents),
+            "streams" => Some(Gate::CalibratedStreams),
+            "burst" => Some(Gate::CalibratedBurst),
+            _ => None,
+        }
+    }
+
+    /// Whether it holds the load against a limit of the calibration, by its name.
+    pub fn is_of_limit(name: &str) -> bool {
+        let all = super::calibrated::LIMITS.into_iter().filter_map(Gate::of_limit);
+        all.into_iter().any(|gate| gate.to_string() == name)
+    }
+
+    /// One sentence about a calibrated limit of 0. `at_least`: the calibration was not ended by the client.
+    pub fn nothing_calibrated(self, at_least: bool) -> String {
+        let what = match self {
+            Gate::CalibratedRequests => "rate of requests",
+            Gate::CalibratedEvents => "rate of events",
+            Gate::CalibratedStreams => "number of streams",
+            _ => "size of bursts",
+        };
+        match at_least {
+            false => format!("nothing was trustworthy here in the calibration: no {what} that was tried"),
+            true => format!("nothing is known here of any {what}: the calibration could not tell"),
+        }
+    }
+
     /// One sentence about a figure that could not be had.
     pub fn unknown(self, scope: Scope, why: &str) -> String {
         match scope {
@@ -142,6 +182,7 @@ impl Gate {
             Gate::CalibratedRequests => format!("requests/s are at {value} of what is calibrated here"),
             Gate::CalibratedEvents => format!("events/s are at {value} of what is calibrated here"),
             Gate::CalibratedStreams => format!("streams are at {value} of what is calibrated here"),
+            Gate::CalibratedBurst => format!("the busiest burst is at {value} of what is calibrated here"),
             Gate::Achieved => {
                 let state =
                     if self.limit().judge(figure) == GateState::Void { "overload: capacity only: " } else { "" };
@@ -181,6 +222,7 @@ impl fmt::Display for Gate {
             Gate::CalibratedRequests => "calibrated_requests",
             Gate::CalibratedEvents => "calibrated_events",
             Gate::CalibratedStreams => "calibrated_streams",
+            Gate::CalibratedBurst => "calibrated_burst",
             Gate::Achieved => "achieved",
             Gate::Losses => "losses",
         })
@@ -222,6 +264,8 @@ pub enum Missing {
     NoLength,
     /// No calibration that matches.
     Calibration,
+    /// One that matches, but has no tare for this event rate.
+    Tare,
 }
 
 impl fmt::Display for Missing {
@@ -234,6 +278,7 @@ impl fmt::Display for Missing {
             Missing::Bins => "the schedule is shorter than two bins of 100 ms",
             Missing::NoLength => "the schedule has no length",
             Missing::Calibration => "no calibration matches",
+            Missing::Tare => "the calibration does not tell the tare at this event rate",
         })
     }
 }

@@ -1,6 +1,6 @@
 //! When requests occupied a slot, and when their tokens came.
 
-use super::{event, moment, tokens};
+use super::{event, moment, per_second, rules, tokens};
 use crate::rundir::row::{Outcome, Row};
 
 /// Time a request was in flight, in ns from the campaign's start: submit to the end of its body. A censored one runs
@@ -66,6 +66,11 @@ impl TokenTrail {
         TokenTrail { at, tokens: known }
     }
 
+    /// When its token events came, in ns.
+    pub fn moments(&self) -> impl Iterator<Item = u64> + '_ {
+        self.at.iter().copied()
+    }
+
     /// Tokens at or after `from` and at or before `to`; None when the server told no count.
     pub fn between(&self, from: u64, to: u64) -> Option<f64> {
         let inside = |t: u64| (from..=to).contains(&t);
@@ -84,6 +89,19 @@ impl TokenTrail {
     }
 }
 
+/// The time over which the rates of a window are held against a calibration, in ns: that of its throughput (at full
+/// concurrency, or from the opening to the last due) where it is long enough to have a rate
+/// ([`rules::LOAD_SPAN_NS`]), else the whole window.
+pub fn rated_span(throughput: Option<(u64, u64)>, opened: u64, closed: u64) -> (u64, u64) {
+    let long = |(from, to): &(u64, u64)| to.saturating_sub(*from) >= rules::LOAD_SPAN_NS;
+    throughput.filter(long).unwrap_or((opened, closed))
+}
+
+/// Moments at or after `from` and before `to`, per s; None over no time.
+pub fn rate(moments: impl Iterator<Item = u64>, (from, to): (u64, u64)) -> Option<f64> {
+    per_second(moments.filter(|t| (from..to).contains(t)).count() as f64, to.saturating_sub(from))
+}
+
 fn last_stamp(row: &Row) -> Option<u64> {
     let events = [row.first_byte, row.first_event, row.last_token, row.done].into_iter().flatten().map(moment);
     events.chain([row.sent, row.wire_out, row.handed].into_iter().flatten()).max()
@@ -92,6 +110,16 @@ fn last_stamp(row: &Row) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rate_is_of_the_time_under_load_where_that_is_long_enough() {
+        let second = 1_000_000_000;
+        assert_eq!(rated_span(Some((second, 2 * second)), 0, 9 * second), (second, 2 * second));
+        assert_eq!(rated_span(Some((second, 2 * second - 1)), 0, 9 * second), (0, 9 * second));
+        assert_eq!(rated_span(None, 0, 9), (0, 9));
+        assert_eq!(rate([0, 1, second, 2 * second].into_iter(), (1, second)), Some(1e9 / (second - 1) as f64));
+        assert_eq!(rate([3].into_iter(), (3, 3)), None);
+    }
 
     #[test]
     fn a_capped_request_waits_for_the_slot_that_was_freed() {

@@ -98,6 +98,8 @@ pub const CALIBRATED_LOAD: Limit = Limit { warn: Some(0.70), void: None, rises: 
 /// Requests sent over requests planned, in the schedule's own time: below it the backlog grows without end, and a
 /// latency is how long the run was.
 pub const ACHIEVED: Limit = Limit { warn: Some(0.995), void: Some(0.99), rises: false };
+/// Rates are held against a calibration over at least so long, in ns: over less, one event more or less is a rate.
+pub const LOAD_SPAN_NS: u64 = 1_000_000_000;
 /// Losses of any kind.
 pub const LOSSES: Limit = Limit { warn: None, void: Some(0.0), rises: true };
 

@@ -99,9 +99,35 @@ pub fn net_width(share: f64, detail: &str, judged: rules::Width) -> String {
     format!("ttft net is known to within {} ({detail}{also})", percent(share))
 }
 
-/// A load beside the limit up to which this host is calibrated.
-pub fn of_limit(load: f64, limit: f64, at_least: bool) -> String {
-    format!("{load:.0} of {}{limit:.0}", if at_least { "at least " } else { "" })
+/// A load beside the limit up to which this host is calibrated, and where, if not over loopback.
+pub fn of_limit(load: f64, limit: f64, at_least: bool, placement: Option<&str>) -> String {
+    let place = match placement {
+        Some(LOOPBACK) => String::new(),
+        other => format!(", {}", calibrated_where(other)),
+    };
+    format!("{load:.0} of {}{limit:.0}{place}", if at_least { "at least " } else { "" })
+}
+
+/// The `placement` of a calibration against a mock on this host.
+pub const LOOPBACK: &str = "loopback";
+
+/// Where the mock of a calibration was.
+pub fn calibrated_where(placement: Option<&str>) -> String {
+    match placement {
+        Some(LOOPBACK) => "calibrated over loopback".into(),
+        Some(url) => format!("calibrated against the mock at {url}"),
+        None => "calibrated against a mock in a place that is not recorded".into(),
+    }
+}
+
+/// What a calibration over loopback cannot know of a target that is not.
+pub fn loopback_only() -> &'static str {
+    "calibrated over loopback: NIC and driver are not in it"
+}
+
+/// A calibration that cannot be one; no figure is made of it.
+pub fn calibration_unusable(fault: &str) -> String {
+    format!("the calibration in plan.json cannot be right and was not used: {fault}")
 }
 
 /// A share in percent, as precise as its size asks for.

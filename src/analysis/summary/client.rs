@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::analysis::definitions::{rules, share};
 use crate::rundir::health::HealthRow;
-use crate::rundir::run_json::{Client, WorkerLoad};
+use crate::rundir::run_json::{Client, ClientLoad, WorkerLoad};
 use crate::rundir::window::{WindowRow, WorkerShare};
 
 /// Samples by thread, in order of time.
@@ -30,6 +30,7 @@ impl Health {
             cpu_per_wall: whole(samples, |s| Some(s.cpu_ns)),
             workers: bounds.workers.iter().map(|worker| self.worker(worker, bounds)).collect(),
             steal: worst_steal(samples),
+            load: ClientLoad::default(),
             calibrated: None,
             gates: Vec::new(),
             counters: bounds.counters,

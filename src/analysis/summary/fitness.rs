@@ -30,10 +30,6 @@ pub(super) struct Signals<'a> {
     /// p99 of ttft gross in ms.
     pub(super) ttft_p99_ms: Option<f64>,
     pub(super) calibration: Option<&'a Calibration>,
-    /// Requests and events per s of the window, and streams at once.
-    pub(super) requests_per_s: Option<f64>,
-    pub(super) events_per_s: Option<f64>,
-    pub(super) streams: u64,
     /// Requests that failed as `client`.
     pub(super) client_failures: u64,
 }
@@ -48,6 +44,8 @@ pub(super) fn judge(mut signals: Signals, client: &mut Client) {
     for worker in &mut client.workers {
         signals.worker(worker, no_events, &mut list);
     }
+    let busiest = client.workers.iter().filter_map(|worker| Some(worker.bursts?.busiest));
+    client.load.burst = busiest.reduce(u64::saturating_add);
     let known = |figure: Option<f64>| figure.ok_or(Missing::Samples);
     list.push(gate(Gate::ProcessCpu, Scope::Window, known(client.cpu_per_wall), ""));
     let stolen = client.steal.ok_or(if client.cpu_per_wall.is_some() { Missing::NotTold } else { Missing::Samples });
@@ -152,21 +150,39 @@ impl Signals<'_> {
 
     fn calibrated(&self, client: &Client, list: &mut Vec<run_json::Gate>) {
         if self.user_stamps {
-            let tare = client.calibrated.as_ref().and_then(|c| c.p99_us).map(|us| us / 1e3);
-            let share = tare.zip(self.ttft_p99_ms.filter(|ms| *ms > 0.0)).map(|(tare, ttft)| tare / ttft);
-            let none = if client.calibrated.is_some() { Missing::Events } else { Missing::Calibration };
-            list.push(gate(Gate::CalibratedTare, Scope::Window, share.ok_or(none), ""));
+            // of the two steps around this event rate the worse
+            let tare = client.calibrated.as_ref().and_then(|c| c.p99_us).map(|[_, us]| us / 1e3);
+            let ttft = self.ttft_p99_ms.filter(|ms| *ms > 0.0);
+            let share = match (self.calibration, tare, ttft) {
+                (None, ..) => Err(Missing::Calibration),
+                (_, None, _) => Err(Missing::Tare),
+                (_, _, None) => Err(Missing::Events),
+                (_, Some(tare), Some(ttft)) => Ok(tare / ttft),
+            };
+            list.push(gate(Gate::CalibratedTare, Scope::Window, share, ""));
         }
-        let Some(limits) = self.calibration.map(|c| &c.limits) else { return };
+        let Some(calibration) = self.calibration else { return };
+        let (limits, load) = (&calibration.limits, &client.load);
         let loads = [
-            (Gate::CalibratedRequests, self.requests_per_s, limits.requests_per_s),
-            (Gate::CalibratedEvents, self.events_per_s, limits.events_per_s),
-            (Gate::CalibratedStreams, Some(self.streams as f64), limits.streams),
+            (Gate::CalibratedRequests, load.requests_per_s, limits.requests_per_s),
+            (Gate::CalibratedEvents, load.events_per_s, limits.events_per_s),
+            (Gate::CalibratedStreams, Some(load.streams as f64), limits.streams),
+            (Gate::CalibratedBurst, load.burst.map(|n| n as f64), limits.burst),
         ];
         for (of, load, limit) in loads {
-            let Some((load, limit)) = load.zip(limit).filter(|(_, limit)| limit.value > 0.0) else { continue };
-            let detail = wording::of_limit(load, limit.value, limit.at_least);
-            list.push(gate(of, Scope::Window, Ok(load / limit.value), &detail));
+            let Some(limit) = limit else { continue };
+            let none = if self.user_stamps && of == Gate::CalibratedBurst { Missing::Stamps } else { Missing::Events };
+            if limit.value == 0.0 {
+                list.push(run_json::Gate {
+                    state: GateState::Warn,
+                    text: of.nothing_calibrated(limit.at_least),
+                    ..gate(of, Scope::Window, Err(none), "")
+                });
+                continue;
+            }
+            let words = |load| wording::of_limit(load, limit.value, limit.at_least, calibration.placement.as_deref());
+            let detail = load.map_or_else(String::new, words);
+            list.push(gate(of, Scope::Window, load.map(|load| load / limit.value).ok_or(none), &detail));
         }
     }
 

@@ -13,8 +13,8 @@ use crate::analysis::definitions::{self, per_second, rules, seconds, share, word
 use crate::analysis::percentiles::{self, PUBLISHED};
 use crate::rundir::row::{Outcome, Phase, Row, StampSource};
 use crate::rundir::run_json::{
-    ByConn, CalibratedNet, ConnRow, Connect, Distribution, FirstRequest, FlagCount, Metrics, Rates, Requests,
-    Throughput, TokenSums, Verdict, VerdictKind, Window,
+    ByConn, CalibratedNet, ClientLoad, ConnRow, Connect, Distribution, FirstRequest, FlagCount, Metrics, Rates,
+    Requests, Throughput, TokenSums, Verdict, VerdictKind, Window,
 };
 use crate::rundir::window::{LoadModel, WindowRow};
 
@@ -37,7 +37,6 @@ pub(super) struct WindowTally<'a> {
     latency: Latency,
     ledger: Ledger,
     client_failures: u64,
-    token_events: u64,
     /// Known or lower bounds of ttft and e2e of requests that timed out or were censored.
     incomplete: Incomplete,
 }
@@ -128,7 +127,6 @@ impl<'a> WindowTally<'a> {
             latency: Latency::default(),
             ledger: Ledger::default(),
             client_failures: 0,
-            token_events: 0,
             incomplete: Incomplete::default(),
         }
     }
@@ -174,7 +172,6 @@ impl<'a> WindowTally<'a> {
         self.requests.sent += 1;
         let in_flight = load::in_flight(row, self.bounds.closed);
         self.ledger.take(row);
-        self.token_events += u64::from(row.token_events);
         let schedule = &mut self.schedule;
         schedule.on_wire.extend(row.wire_out.map(|wire| (row.due, wire)));
         schedule.submits.extend(row.submit);
@@ -243,7 +240,9 @@ impl<'a> WindowTally<'a> {
         let late = self.schedule.lateness(bounds);
         let mut client = context.health.client(bounds);
         let calibration = context.calibration.as_ref();
-        let events_per_s = self.per_second(self.token_events);
+        let throughput_span = self.throughput_span(&occupancy);
+        client.load = self.load(throughput_span, in_flight.max);
+        let events_per_s = client.load.events_per_s;
         client.calibrated = calibration.zip(events_per_s).and_then(|(c, rate)| c.tare(rate));
         let ttft_p99_ms = percentiles::figures(&mut self.latency.ttft_gross).and_then(|f| f.percentiles_ms[3]);
         let signals = Signals {
@@ -257,9 +256,6 @@ impl<'a> WindowTally<'a> {
             net_width: self.latency.ttft.widest(),
             ttft_p99_ms,
             calibration,
-            requests_per_s: self.per_second(self.schedule.submits.len() as u64),
-            events_per_s,
-            streams: bounds.load.concurrency.map_or(in_flight.max, u64::from),
             client_failures: self.client_failures,
             ledger: &mut self.ledger,
         };
@@ -271,7 +267,7 @@ impl<'a> WindowTally<'a> {
         };
         let mut verdicts = Vec::new();
         let withheld = self.judge(context.max_failed, withheld, &mut verdicts);
-        let throughput = self.throughput(&occupancy);
+        let throughput = self.throughput(throughput_span);
         if throughput.uncounted_requests > 0 {
             let n = throughput.uncounted_requests;
             verdicts.push(verdict("tokens", "*", VerdictKind::Flag, Some(n as f64), wording::tokens_unknown(n)));
@@ -347,8 +343,15 @@ impl<'a> WindowTally<'a> {
         self.lacking_stamps + if self.user_stamps() { 0 } else { self.without_kernel }
     }
 
-    fn per_second(&self, n: u64) -> Option<f64> {
-        per_second(n as f64, self.bounds.closed.saturating_sub(self.bounds.opened))
+    /// What the client had to do; the bursts are not known yet.
+    fn load(&self, throughput: Option<(u64, u64)>, streams: u64) -> ClientLoad {
+        let span = load::rated_span(throughput, self.bounds.opened, self.bounds.closed);
+        ClientLoad {
+            requests_per_s: load::rate(self.schedule.submits.iter().copied(), span),
+            events_per_s: load::rate(self.work.trails.iter().flat_map(TokenTrail::moments), span),
+            streams,
+            burst: None,
+        }
     }
 
     /// Verdicts on the window as a whole, and what they forbid beside the gates.
@@ -396,12 +399,15 @@ impl<'a> WindowTally<'a> {
         (rate(&self.schedule.due), rate(&self.schedule.submits))
     }
 
-    fn throughput(&self, occupancy: &Occupancy) -> Throughput {
-        let bounds = self.bounds;
-        let span = match (bounds.load.model, bounds.load.concurrency) {
+    fn throughput_span(&self, occupancy: &Occupancy) -> Option<(u64, u64)> {
+        match (self.bounds.load.model, self.bounds.load.concurrency) {
             (LoadModel::Closed, Some(level)) => occupancy.at_least((level as usize).max(1)),
             _ => self.arrivals(),
-        };
+        }
+    }
+
+    fn throughput(&self, span: Option<(u64, u64)>) -> Throughput {
+        let bounds = self.bounds;
         let rates = span.map(|(from, to)| self.work.rates(from, to)).unwrap_or_default();
         let since_opening = |t: u64| seconds(t.saturating_sub(bounds.opened));
         Throughput {

@@ -424,17 +424,25 @@ fn calibrated(mut specimen: Specimen, calibration: serde_json::Value) -> Specime
 }
 
 #[test]
-fn the_calibrated_tare_of_the_next_higher_step() {
+fn the_calibrated_tare_of_the_steps_around_an_event_rate() {
     // 300 token events in 2, in 0.1 and in 0.02 s
-    for (closed, rate, step, beyond, mean) in [
-        (3_000, 150.0, 1_000.0, false, 20.0),
-        (1_100, 3_000.0, 10_000.0, false, 100.0),
-        (1_020, 15_000.0, 10_000.0, true, 100.0),
+    for (closed, rate, below, above, mean) in [
+        (3_000, 150.0, None, Some(1_000.0), [20.0, 20.0]),
+        (1_100, 3_000.0, Some(1_000.0), Some(10_000.0), [20.0, 100.0]),
+        (1_020, 15_000.0, Some(10_000.0), None, [100.0, 100.0]),
     ] {
         let mut specimen = calibrated(Specimen::calm(2), calibration());
+        let last = specimen.windows[0].1.len() as u64 - 1;
         specimen.windows[0].0.closed = closed * MS;
-        let found = window_of(specimen).client.calibrated.unwrap();
-        assert_eq!((found.events_per_s, found.step_events_per_s, found.beyond), (rate, step, beyond));
+        // all of them come within the window
+        specimen.windows[0].1.iter_mut().for_each(|row| {
+            let due = 1_000 * MS + row.trace_id * (closed - 1_009).min(900) * MS / last;
+            *row = request(row.trace_id, due);
+        });
+        let window = window_of(specimen);
+        let found = window.client.calibrated.unwrap();
+        assert_eq!((found.events_per_s, window.client.load.events_per_s), (rate, Some(rate)));
+        assert_eq!((found.below_events_per_s, found.above_events_per_s), (below, above));
         assert_eq!((found.mean_us, found.p50_us, found.p99_us), (mean, Some(mean), Some(mean)));
     }
     for unusable in [serde_json::json!({"none": "never calibrated"}), serde_json::Value::Null] {
@@ -442,7 +450,75 @@ fn the_calibrated_tare_of_the_next_higher_step() {
     }
     let mut other = calibration();
     other["matches"] = false.into();
-    assert_eq!(window_of(calibrated(Specimen::calm(2), other)).client.calibrated, None);
+    let window = window_of(calibrated(Specimen::calm(2), other));
+    assert_eq!((window.client.calibrated, window.client.load.events_per_s), (None, Some(150.0)));
+}
+
+/// One definition of each, whatever calibration there is.
+#[test]
+fn what_the_client_had_to_do() {
+    let load = |specimen| window_of(specimen).client.load;
+    let found = load(Specimen::calm(2));
+    assert_eq!((found.requests_per_s, found.events_per_s), (Some(50.0), Some(150.0)));
+    assert_eq!((found.streams, found.burst), (1, Some(1)));
+    // the most in flight, not the cap
+    let mut capped = open_loop((0..100).map(|id| request(id, 1_000 * MS + id * 20 * MS)).collect());
+    capped.windows[0].0.load.concurrency = Some(64);
+    capped.windows[0].0.closed = 9_000 * MS;
+    let found = load(capped);
+    assert_eq!(found.streams, 1);
+    // over the schedule (99 arrivals in 1.98 s), not over the wait for the last answers: that is achieved_rps
+    assert_eq!(found.requests_per_s.map(|rate| (rate * 100.0).round()), Some(5_000.0));
+    assert_eq!(load(user_stamps(Specimen::calm(2))).burst, None);
+}
+
+#[test]
+fn a_limit_of_nothing_is_a_warning_of_its_own() {
+    for (name, limit) in [
+        ("calibrated_requests", "requests_per_s"),
+        ("calibrated_events", "events_per_s"),
+        ("calibrated_streams", "streams"),
+        ("calibrated_burst", "burst"),
+    ] {
+        let with = |at_least: bool| {
+            let mut document = calibration();
+            document["limits"][limit] = serde_json::json!({"value": 0, "at_least": at_least});
+            gate(&window_of(calibrated(Specimen::calm(2), document)), name, "window")
+        };
+        let found = with(false);
+        assert_eq!((found.state, found.figure), (Warn, None));
+        assert!(found.text.starts_with("nothing was trustworthy here in the calibration: no "), "{}", found.text);
+        assert!(with(true).text.starts_with("nothing is known here of any "));
+    }
+}
+
+#[test]
+fn a_calibration_that_cannot_be_right_is_in_no_figure() {
+    type Break = fn(&mut serde_json::Value);
+    let broken: [(Break, &str); 5] = [
+        (
+            |c| c["tare"][0]["quantiles_us"][2][1] = 1e308.into(),
+            "step 0 of its table of the tare is no law: a quantile",
+        ),
+        (
+            |c| c["tare"][1]["quantiles_us"][2][1] = 1.0.into(),
+            "step 1 of its table of the tare is no law: its quantiles",
+        ),
+        (|c| c["tare"][0]["mean_us"] = (-1e300).into(), "its mean lies outside its own values"),
+        (|c| c["limits"]["streams"]["value"] = 5e-324.into(), "its limit of streams is none"),
+        (|c| c["tare"] = "falling".into(), "cannot be read"),
+    ];
+    for (change, words) in broken {
+        let mut document = calibration();
+        change(&mut document);
+        let run = run_of(calibrated(user_stamps(Specimen::calm(2)), document));
+        let window = &run.cells[0].windows[0];
+        assert_eq!((&window.client.calibrated, window.metrics.ttft.calibrated), (&None, None));
+        assert!(!window.client.gates.iter().any(|g| g.gate == "calibrated_streams"));
+        let told = &run.verdicts[0];
+        assert!(told.kind == "calibration" && told.text.contains(words), "{told:?}");
+        assert!(run.complete, "the run is whole");
+    }
 }
 
 #[test]
@@ -452,9 +528,10 @@ fn loads_near_the_calibrated_limit_are_flagged() {
         ("calibrated_requests", "requests_per_s", Warn),
         ("calibrated_events", "events_per_s", Warn),
         ("calibrated_streams", "streams", Warn),
+        ("calibrated_burst", "burst", Warn),
         ("calibrated_events", "requests_per_s", Ok),
     ] {
-        let load = [("requests_per_s", 50.0), ("events_per_s", 150.0), ("streams", 1.0)];
+        let load = [("requests_per_s", 50.0), ("events_per_s", 150.0), ("streams", 1.0), ("burst", 1.0)];
         let value = load.iter().find(|(name, _)| *name == limit).unwrap().1 / 0.8;
         let mut document = calibration();
         document["limits"][limit] = serde_json::json!({"value": value, "at_least": true});
@@ -478,6 +555,7 @@ fn with_tare(us: f64) -> serde_json::Value {
         point[1] = us.into();
     }
     document["tare"][0]["mean_us"] = us.into();
+    document["tare"][0]["events_per_s"] = 150.0.into();
     document
 }
 
@@ -488,7 +566,7 @@ fn without_stamps_the_calibrated_tare_is_taken_off_as_far_as_it_can_be() {
     let net = window.metrics.ttft.calibrated.unwrap();
     let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found} {expected}");
     near(net.mean_ms.unwrap(), 5.0);
-    near(net.se_ms.unwrap(), 0.0);
+    near(net.mean_error_ms.unwrap(), 0.0);
     let [lo, hi] = net.p50_ms.unwrap();
     near(lo, 5.0);
     near(hi, 5.0);
@@ -512,14 +590,56 @@ fn a_calibrated_tare_that_is_not_small_voids_gross() {
     }
 }
 
+/// The two steps disagree by 1.4 ms: neither is believed, and the printed error says so.
 #[test]
-fn beyond_the_calibrated_range_nothing_is_taken_off() {
+fn between_two_steps_the_error_contains_their_disagreement() {
     let mut document = with_tare(30.0);
-    document["tare"].as_array_mut().unwrap().truncate(1);
     document["tare"][0]["events_per_s"] = 100.0.into();
+    document["tare"][1]["mean_us"] = 1_430.0.into();
+    for point in document["tare"][1]["quantiles_us"].as_array_mut().unwrap() {
+        point[1] = 1_430.0.into();
+    }
+    // so slow that the tare withholds nothing
+    let mut specimen = user_stamps(Specimen::calm(2));
+    for row in &mut specimen.windows[0].1 {
+        row.first_token = row.first_token.map(|s| Stamp { seen: s.seen + 95 * MS, ..s });
+    }
+    let window = window_of(calibrated(specimen, document));
+    let tare = window.client.calibrated.as_ref().unwrap();
+    assert_eq!((tare.below_events_per_s, tare.above_events_per_s), (Some(100.0), Some(10_000.0)));
+    assert_eq!(tare.mean_us, [30.0, 1_430.0]);
+    let net = window.metrics.ttft.calibrated.unwrap();
+    // gross is 100.03 ms; by either step alone net would be 100.00 or 98.60 ms
+    let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found} {expected}");
+    near(net.mean_ms.unwrap(), 99.3);
+    near(net.mean_error_ms.unwrap(), 0.7);
+    let [lo, hi] = net.p50_ms.unwrap();
+    near(lo, 98.6);
+    near(hi, 100.0);
+    // the worse of the two decides what gross is worth
+    near(gate(&window, "calibrated_tare", "window").figure.unwrap(), 1.43 / 100.03);
+}
+
+#[test]
+fn outside_the_calibrated_range_nothing_is_taken_off() {
+    for (rate, below, above) in [(100.0, Some(100.0), None), (200.0, None, Some(200.0))] {
+        let mut document = with_tare(30.0);
+        document["tare"].as_array_mut().unwrap().truncate(1);
+        document["tare"][0]["events_per_s"] = rate.into();
+        let window = window_of(calibrated(user_stamps(Specimen::calm(2)), document));
+        let tare = window.client.calibrated.unwrap();
+        assert_eq!((tare.below_events_per_s, tare.above_events_per_s), (below, above));
+        assert_eq!(window.metrics.ttft.calibrated, None);
+    }
+}
+
+#[test]
+fn a_calibration_without_a_tare_says_so() {
+    let mut document = calibration();
+    document["tare"] = serde_json::json!([]);
     let window = window_of(calibrated(user_stamps(Specimen::calm(2)), document));
-    assert!(window.client.calibrated.unwrap().beyond);
-    assert_eq!(window.metrics.ttft.calibrated, None);
+    let found = gate(&window, "calibrated_tare", "window");
+    assert!(found.state == Unknown && found.text.contains("does not tell the tare"), "{}", found.text);
 }
 
 #[test]
