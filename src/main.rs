@@ -157,10 +157,7 @@ fn calibrate(args: &CalibrateArgs) -> anyhow::Result<u8> {
         tell(&(serde_json::to_string_pretty(&made.calibration)? + "\n"));
     } else if !args.quiet {
         tell(&format!("\n{}\n", report::calibration::render(&made.calibration)));
-        tell(&format!(
-            "{}: calibration.json, calibration.svg, and each step's own run directory\n",
-            made.dir.display()
-        ));
+        tell(&format!("{}: calibration.json, its pictures, and each step's own run directory\n", made.dir.display()));
     }
     Ok(if made.calibration.interrupted { INTERRUPTED } else { 0 })
 }

@@ -3,6 +3,7 @@
 
 pub mod at_limit;
 pub mod ladder;
+mod pictures;
 pub mod step;
 
 use crate::calibrations::document::{Calibration, FILE, Family, SCHEMA, Step, VerdictDocument};
@@ -12,7 +13,6 @@ use crate::campaign::{self, Voice};
 use crate::cli::{CalibrateArgs, Stamps};
 use crate::evidence::Evidence;
 use crate::report::calibration as report;
-use crate::report::picture::{Picture, Series};
 use anyhow::Context;
 use bench_engine::clock::{Clock, SystemClock};
 use bench_engine::io::capabilities::{Capabilities, capabilities, choose};
@@ -306,34 +306,11 @@ fn write(dir: &Path, calibration: &Calibration) -> anyhow::Result<()> {
         fs::write(&path, text).with_context(|| path.display().to_string())
     };
     put(FILE, serde_json::to_string_pretty(calibration)? + "\n")?;
-    put("calibration.svg", picture(calibration).svg())
-}
-
-/// Error and tare against load: every step, by the token events/s that came.
-fn picture(calibration: &Calibration) -> Picture {
-    let mut steps: Vec<&Step> = calibration.ladder.iter().filter(|s| s.load.family != Family::Burst).collect();
-    steps.sort_by(|a, b| a.achieved_events_per_s.total_cmp(&b.achieved_events_per_s));
-    let series = |name: &str, label: &str, colour: usize, thin: bool, of: fn(&Step) -> Option<f64>| Series {
-        name: name.to_owned(),
-        label: label.to_owned(),
-        colour,
-        thin,
-        points: steps.iter().filter_map(|s| Some((s.achieved_events_per_s, of(s)?))).collect(),
-    };
-    Picture {
-        title: format!("Error and tare of time to first token against load, {}", calibration.id),
-        description: format!("{} steps of load. Verdict: {}", steps.len(), calibration.verdict.text),
-        x_title: "token events/s".to_owned(),
-        y_title: "us".to_owned(),
-        floor: 0.1,
-        series: vec![
-            series("gross - truth, p99", "gross p99", 0, false, |s| s.gross_err_us.p99),
-            series("gross - truth, p50", "gross p50", 0, true, |s| s.gross_err_us.p50),
-            series("net - truth, p99", "net p99", 1, false, |s| s.net_err_us.p99),
-            series("net - truth, p50", "net p50", 1, true, |s| s.net_err_us.p50),
-            series("tare, p99", "tare p99", 2, false, |s| s.tare_us.p99),
-        ],
+    put("calibration.svg", pictures::distance(calibration).svg())?;
+    if let Some(waits) = pictures::waits(calibration) {
+        put("waits.svg", waits.svg())?;
     }
+    Ok(())
 }
 
 /// As [`at_limit::at_limit`], with the flags of the command line.

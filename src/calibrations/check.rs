@@ -2,9 +2,9 @@
 
 use super::store::printable;
 use crate::analysis::definitions::calibrated::{LIMITS, fault};
+use crate::analysis::definitions::rules::{self, GateState};
 use crate::analysis::definitions::wording::{LOOPBACK, calibrated_where, loopback_only};
 use crate::rundir::run_json::{RunJson, Window};
-use calibration::verdict::NEAR;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -56,7 +56,9 @@ impl Use {
             (true, false) if self.limit == 0.0 => "OUTSIDE: nothing was trustworthy here in the calibration",
             (true, true) => "BEYOND what was calibrated: unknown there",
             (true, false) => "OUTSIDE",
-            (false, _) if self.used > NEAR * self.limit => "inside, above 70 % of the limit",
+            (false, _) if rules::CALIBRATED_LOAD.judge(self.used / self.limit) != GateState::Ok => {
+                "inside, above 70 % of the limit"
+            }
             (false, _) => "inside",
         }
     }

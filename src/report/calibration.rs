@@ -54,6 +54,16 @@ pub fn render(calibration: &Calibration) -> String {
         line(words);
     }
     line(String::new());
+    line(format!(
+        "{:<14}{:>9}  {:<13} {:<14} {:>7} {:>5} {:>9} {:>9} {:>8}",
+        "client", "offered", " send, us", " receive, us", "came of", "CPU", "drain, us", "wait, us", "batch"
+    ));
+    line(format!(
+        "{:<14}{:>9}  {:>6}{:>7} {:>7}{:>7} {:>7} {:>5} {:>9} {:>9} {:>8}",
+        "", "req/s", "p50", "p99", "p50", "p99", "offered", "", "p99.9", "mean", "mean/max"
+    ));
+    calibration.ladder.iter().for_each(|step| line(client(step)));
+    line(String::new());
     if let Some(all) = &calibration.closure_us {
         line(format!(
             "closure   {} requests of valid steps, |net - truth| of ttft: p50 {}, p99 {}, max {} us (aim 20 at p99 on a quiet host)",
@@ -75,6 +85,27 @@ pub fn render(calibration: &Calibration) -> String {
     );
     line("request by request. `mock us` is how late the mock itself was: that is in its log, in no error here.".into());
     text
+}
+
+/// What a step cost the client, and where its tare came from.
+fn client(step: &Step) -> String {
+    let (send, receive) = (&step.closure.tare_us.send, &step.closure.tare_us.receive);
+    let client = &step.client;
+    let share = step.achieved_rps.zip(step.offered_rps).filter(|(_, offered)| *offered > 0.0).map(|(a, o)| a / o);
+    format!(
+        "{:<14}{:>9}  {:>6}{:>7} {:>7}{:>7} {:>7} {:>5} {:>9} {:>9} {:>8}",
+        load(&step.load),
+        rate(step.offered_rps),
+        us(send.p50),
+        us(send.p99),
+        us(receive.p50),
+        us(receive.p99),
+        share.map_or("-".to_owned(), |s| format!("{s:.3}")),
+        fraction(client.cpu_per_wall),
+        us(client.burst_drain_us),
+        us(client.mean_wait_us),
+        client.mean_batch.map_or("-".to_owned(), |mean| format!("{mean:.1}/{}", client.max_batch)),
+    )
 }
 
 /// What reading the clock costs.
