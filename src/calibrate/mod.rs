@@ -90,7 +90,7 @@ pub fn calibrate(args: &CalibrateArgs, stop: &Arc<AtomicBool>, voice: &Voice) ->
         }
     }
     if climb.steps.is_empty() {
-        let words = climb.failed.first().map_or("there was no time for any", String::as_str);
+        let words = climb.failed.first().map_or("there was no time for any, or it was interrupted", String::as_str);
         anyhow::bail!("no step of the calibration could be run: {words}");
     }
     let tried = climb.steps.clone();
@@ -114,7 +114,7 @@ pub fn calibrate(args: &CalibrateArgs, stop: &Arc<AtomicBool>, voice: &Voice) ->
         false => {
             let [requests, events, streams, burst] = limits;
             let verdict = Verdict::new(requests, events, streams, Some(burst));
-            let text = verdict_text(&verdict.text, &config, &failed);
+            let text = verdict_text(&verdict.text, &config.stamps, &failed);
             VerdictDocument { text, ..VerdictDocument::from(verdict) }
         }
         true => VerdictDocument { text: "none: the calibration was interrupted".to_owned(), ..Default::default() },
@@ -142,9 +142,9 @@ pub fn calibrate(args: &CalibrateArgs, stop: &Arc<AtomicBool>, voice: &Voice) ->
 }
 
 /// The verdict with what must be known beside it: what it was held to without kernel stamps, and what went wrong.
-fn verdict_text(verdict: &str, config: &Config, failed: &[String]) -> String {
+fn verdict_text(verdict: &str, stamps: &str, failed: &[String]) -> String {
     let mut text = verdict.to_owned();
-    if config.stamps == USER_STAMPS {
+    if stamps == USER_STAMPS {
         let bound_ms = GROSS_BOUND_NS as f64 / 1e6;
         text +=
             &format!("; held to gross within {bound_ms:.0} ms of the truth at p99, since there are no kernel stamps");
@@ -328,4 +328,60 @@ pub fn try_limits(
     let dir = std::env::temp_dir().join(format!("tarebench-at-limit-{}", std::process::id()));
     let depth = if calibration.depth == "quick" { ladder::QUICK } else { ladder::FULL };
     at_limit::at_limit(calibration, share, runner(args, &dir, depth, stop), depth, voice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runner_in(dir: &Path) -> Runner {
+        Runner {
+            dir: dir.to_owned(),
+            arm: None,
+            stamps: None,
+            workers: None,
+            cores: None,
+            remote: None,
+            truth_read: Cell::new(0),
+            seconds: 0.2,
+            stop: Arc::default(),
+        }
+    }
+
+    #[test]
+    fn a_step_that_cannot_be_run_is_told_and_ends_nothing() {
+        let place = tempfile::tempdir().expect("a directory");
+        // where the steps' directories would lie is a file
+        fs::write(place.path().join("steps"), "").expect("put");
+        let (runner, stop, voice) = (runner_in(place.path()), AtomicBool::new(false), Voice { quiet: true });
+        let mut climb = Climb {
+            runner: &runner,
+            depth: ladder::FULL,
+            began: SystemClock.now(),
+            stop: &stop,
+            voice: &voice,
+            steps: Vec::new(),
+            points: Vec::new(),
+            net_errors_ns: Vec::new(),
+            failed: Vec::new(),
+        };
+        let outcome = climb.step(Family::Streams, 1).expect("there is time");
+        assert!(climb.unless_fatal(outcome).expect("no end of the calibration").is_err());
+        assert!(climb.failed[0].starts_with("1 stream: the run directory"), "{:?}", climb.failed);
+        let wrong = WrongTruth { requests: 120, base_url: String::new(), truth_url: String::new() };
+        assert!(climb.unless_fatal(Err(wrong.into())).is_err(), "it would be that of every step");
+        stop.store(true, Ordering::Relaxed);
+        assert!(climb.step(Family::Streams, 1).is_none());
+    }
+
+    #[test]
+    fn a_verdict_names_what_it_was_held_to_and_what_failed() {
+        assert_eq!(verdict_text("good", "kernel", &[]), "good");
+        let failed = ["1 stream: no ports".to_owned(), "burst 8: no ports".to_owned()];
+        assert_eq!(
+            verdict_text("good", USER_STAMPS, &failed),
+            "good; held to gross within 1 ms of the truth at p99, since there are no kernel stamps; could not be run: 1 \
+             stream: no ports (and 1 more)"
+        );
+    }
 }
