@@ -176,9 +176,8 @@ impl Runner {
 /// The figures of a step, and whether it is to be trusted.
 fn step(load: StepLoad, dir: String, window: &Window, evidence: &Evidence) -> Step {
     let closure = evidence.closure.clone();
-    // of the time at full concurrency: a window's last replies come alone. The mock sends one token an event
-    let at_full = window.throughput.output_tokens_per_s.filter(|_| load.rate.is_none());
-    let events_per_s = at_full.unwrap_or(evidence.token_events as f64 / window.duration_s.max(1e-9));
+    // as a run's own rate is taken, so that the two can be compared
+    let events_per_s = window.client.load.events_per_s.unwrap_or(0.0);
     let mut reasons: Vec<String> = Vec::new();
     let void = window.client.gates.iter().filter(|g| g.state == GateState::Void);
     reasons.extend(void.map(|gate| gate.text.clone()));
