@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// What was found out about the clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClockCost {
+    /// What a reading costs, ns: [`Reads::mean_ns`].
+    pub read_ns: Option<f64>,
     /// Name of the kernel's clock source, `tsc`, `kvm-clock`, `arch_sys_counter`; null when it cannot be read.
     pub clock_source: Option<String>,
     /// Back-to-back reads.
@@ -136,7 +138,8 @@ pub fn measure(reads: u32, exchanges: u32, cores: &[usize]) -> Result<ClockCost,
         let core = cores[0];
         agreement.extend(Agreement::of(core, other, &exchange(core, other, exchanges)?));
     }
-    Ok(ClockCost { clock_source: clock_source(), reads: Reads::of(&stamps), agreement })
+    let reads = Reads::of(&stamps);
+    Ok(ClockCost { read_ns: reads.mean_ns, clock_source: clock_source(), reads, agreement })
 }
 
 fn clock_source() -> Option<String> {

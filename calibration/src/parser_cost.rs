@@ -27,6 +27,8 @@ pub struct Work {
 /// What was found, per stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ParserCost {
+    /// Of the first stream, one token an event and each in a read of its own: what a worker meets at low load, ns.
+    pub ns_per_event: Option<f64>,
     /// How much was done.
     pub work: Work,
     /// One for each built-in stream.
@@ -130,7 +132,8 @@ fn usage(tokens: u32) -> String {
 
 /// Measures every built-in stream on the calling thread.
 pub fn measure(work: Work) -> ParserCost {
-    ParserCost { work, streams: Stream::built_in().iter().map(|s| cost(s, work)).collect() }
+    let streams: Vec<StreamCost> = Stream::built_in().iter().map(|s| cost(s, work)).collect();
+    ParserCost { ns_per_event: streams.first().and_then(|s| s.one_by_one.ns_per_event), work, streams }
 }
 
 fn cost(stream: &Stream, work: Work) -> StreamCost {
