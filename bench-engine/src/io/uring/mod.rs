@@ -25,8 +25,9 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use thiserror::Error;
 
-/// Requests sent by one enter at most: their `submit` and `handed` are its begin and end, so few share one.
-const SENDS_PER_ENTER: usize = 8;
+/// Requests begun in one turn at most, each by an enter of its own: one that carried eight gave all of them the
+/// `submit` of the first. The rest waits for the next turn, so that what arrives is seen between.
+const SENDS_PER_TURN: usize = 8;
 /// Buffers the kernel can fill before they are handled. One enter completes some twenty receives.
 const BUFFERS: u16 = 1024;
 const BUFFER_GROUP: u16 = 0;
@@ -254,33 +255,23 @@ impl UringDriver {
         }
     }
 
-    /// Sends some of what is queued: the only place where a request begins to leave.
-    fn send_some(&mut self, events: &mut impl Events) {
-        let mut sent = [0; SENDS_PER_ENTER];
-        let mut n = 0;
-        while n < SENDS_PER_ENTER {
-            let Some(socket) = self.outbox.pop_front() else { break };
-            let slot = &self.sockets[socket as usize];
-            let (Some(fd), Some(out)) = (&slot.fd, &slot.outgoing) else { continue };
-            let rest = &out.request[out.offset..];
-            let entry = opcode::Send::new(Fd(fd.as_raw_fd()), rest.as_ptr(), rest.len() as u32)
-                .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
-                .build();
-            self.push(Op::Send, socket, entry);
-            sent[n] = socket;
-            n += 1;
-        }
+    /// Sends the next of what is queued, in an enter of its own: the only place where a request begins to leave.
+    fn send_next(&mut self, events: &mut impl Events) {
+        let Some(socket) = self.outbox.pop_front() else { return };
+        let slot = &self.sockets[socket as usize];
+        let (Some(fd), Some(out)) = (&slot.fd, &slot.outgoing) else { return };
+        let rest = &out.request[out.offset..];
+        let entry = opcode::Send::new(Fd(fd.as_raw_fd()), rest.as_ptr(), rest.len() as u32)
+            .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
+            .build();
+        self.push(Op::Send, socket, entry);
         let submit = self.clock.now();
-        if n > 0 {
-            self.handling_since.get_or_insert(submit);
-        }
+        self.handling_since.get_or_insert(submit);
         self.submit_only();
         let handed = self.clock.now();
-        for socket in &sent[..n] {
-            let slot = &self.sockets[*socket as usize];
-            if let (Some(conn), Some(Outgoing { sequence, offset: 0, .. })) = (slot.conn, &slot.outgoing) {
-                events.on(conn, Event::Handed { sequence: *sequence, submit, handed });
-            }
+        let slot = &self.sockets[socket as usize];
+        if let (Some(conn), Some(Outgoing { sequence, offset: 0, .. })) = (slot.conn, &slot.outgoing) {
+            events.on(conn, Event::Handed { sequence: *sequence, submit, handed });
         }
         self.reap(submit, handed, events);
     }
@@ -552,8 +543,8 @@ impl Driver for UringDriver {
         while let Some((conn, fault)) = self.faults.pop() {
             events.on(conn, Event::NoSocket { at: self.clock.now(), fault });
         }
-        if !self.outbox.is_empty() {
-            self.send_some(events);
+        for _ in 0..SENDS_PER_TURN.min(self.outbox.len()) {
+            self.send_next(events);
         }
         self.wait(until, events);
     }
