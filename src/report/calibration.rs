@@ -240,14 +240,20 @@ pub fn truth(name: &str, place: &str, closure: &Closure) -> String {
     }
     let outside = &closure.outside;
     let lost = closure.mismatched + closure.observed_without_truth + closure.ambiguous;
-    text.push_str(&format!(
-        "         {} of {} truths outside net's interval by more than {:.0} us; the mock itself was {} us late at p99{}\n",
-        count(outside.ttft),
-        count(outside.ttft_n),
-        outside.uncertainty_us,
-        us(closure.mock_lateness_us.p99),
-        if lost > 0 { format!("; {} not matched", count(lost)) } else { String::new() }
-    ));
+    text.push_str("         ");
+    if outside.ttft_n > 0 {
+        text.push_str(&format!(
+            "{} of {} truths outside net's interval by more than {:.0} us; ",
+            count(outside.ttft),
+            count(outside.ttft_n),
+            outside.uncertainty_us
+        ));
+    }
+    text.push_str(&format!("the mock itself was {} us late at p99", us(closure.mock_lateness_us.p99)));
+    if lost > 0 {
+        text.push_str(&format!("; {} not matched", count(lost)));
+    }
+    text.push('\n');
     text
 }
 
