@@ -74,8 +74,9 @@ const CALIBRATE_EXAMPLES: &str = "Examples:
   tarebench calibrate --at-limit 0.7
       one step of each kind at 70 % of the stored limits, in a fresh process: does the verdict hold?
 
-Exit status: 0 also when the verdict is poor; 1 could not be carried out; 2 wrong usage; 3 --check: outside, or
---at-limit: the verdict does not hold; 130 interrupted.";
+Exit status: 0 also when the verdict is poor; 1 could not be carried out, or --at-limit could
+show nothing; 2 wrong usage; 3 --check: outside, or --at-limit: the verdict does not hold;
+130 interrupted.";
 const MOCK_EXAMPLES: &str = "Examples:
   tarebench mock --listen 127.0.0.1:8000 --ttft 50 --itl 10 --truth truth.jsonl
   tarebench mock --listen 0.0.0.0:8000 --truth-listen 0.0.0.0:8001
@@ -466,7 +467,7 @@ pub struct CalibrateArgs {
     /// Print nothing but errors
     #[arg(long, help_heading = "Output")]
     pub quiet: bool,
-    /// Print calibration.json on standard output, and nothing else there
+    /// Print calibration.json on standard output (with --check, --at-limit: their answer), and nothing else there
     #[arg(long, help_heading = "Output")]
     pub json: bool,
 }
