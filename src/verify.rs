@@ -1,11 +1,12 @@
 //! Rebuilds every published number of a run directory from its raw files, and compares to the last bit.
 //!
-//! It shares with the writer only the definitions of the metrics and the percentiles, the shape of a row and the hash
-//! chain; `windows.jsonl` and `health.jsonl` it reads as plain JSON. Where the writer lets rows go by and keeps values,
+//! It shares with the writer only the definitions of the metrics, the percentiles and other pure statistics, the shape of
+//! a row and the hash chain; `windows.jsonl` and `health.jsonl` it reads as plain JSON. Where the writer lets rows go by and keeps values,
 //! this keeps the rows of a window and asks them metric by metric. It needs no network, no clock, and no other file.
 
 mod calibrated;
 mod client;
+mod curves;
 mod distributions;
 mod document;
 mod gates;
@@ -162,6 +163,7 @@ fn run(raw: &Raw) -> Value {
         "environment": plan["environment"],
         "calibration": plan["calibration"],
         "cells": cells,
+        "curves": curves::of_cells(&cells),
         "verdicts": verdicts,
         "labels": labels(plan, &cells),
         "definitions": definitions(),

@@ -13,6 +13,7 @@
 //! send side drops out, and tare is what the second event's delay had more than the first's: it is signed.
 
 pub mod calibrated;
+pub mod curve;
 pub mod gates;
 pub mod ids;
 pub mod load;

@@ -41,7 +41,7 @@ pub struct Figures {
 }
 
 /// A number of ns that figures can be made of: whole (`i64`) or divided (`f64`).
-pub trait Sample: Copy {
+pub trait Sample: Copy + PartialOrd {
     /// Ascending.
     fn sort(values: &mut [Self]);
     /// In ns.

@@ -6,6 +6,7 @@
 mod calibrated;
 mod client;
 mod columns;
+mod curves;
 mod fitness;
 mod ledger;
 mod noise;
@@ -69,6 +70,7 @@ pub fn summarise(dir: &Path) -> Result<RunJson, SummaryError> {
         environment: plan.get("environment").cloned().unwrap_or(Value::Null),
         calibration: plan.get("calibration").cloned().unwrap_or(Value::Null),
         labels: labels(&plan, &cells),
+        curves: curves::of_cells(&cells),
         cells,
         verdicts,
         definitions: definitions(),

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::analysis::definitions::rules::GateState;
 use crate::report::quantity::{between, count, fraction, percent, percentile, rate};
-use crate::report::{fitness, terminal};
+use crate::report::{curves, fitness, intervals, terminal};
 use crate::rundir::row::Outcome;
 use crate::rundir::run_json::{Cell, Distribution, RunJson, Window};
 
@@ -57,6 +57,7 @@ pub fn render(run: &RunJson, plan: &Value, digests: &[(&str, String)]) -> String
     for cell in &run.cells {
         section_cell(&mut md, cell);
     }
+    over_load(&mut md, run);
     reading(&mut md);
     object(&mut md, "Environment", &run.environment);
     object(&mut md, "Plan", &what_was_asked(plan));
@@ -100,6 +101,20 @@ fn section_window(md: &mut String, window: &Window) {
     client(md, window);
     first_requests(md, window);
     verdicts(md, window);
+}
+
+/// Percentiles that turn back as the load grows, or that none does.
+fn over_load(md: &mut String, run: &RunJson) {
+    let all: Vec<_> = run.curves.iter().collect();
+    if all.is_empty() {
+        return;
+    }
+    push(md, "## Over load\n");
+    curves::turning(&all).iter().for_each(|curve| push(md, &format!("- {}", cell_text(&curve.text))));
+    if let Some(text) = curves::none_turns(&all) {
+        push(md, &format!("{}.", cell_text(&text)));
+    }
+    push(md, "");
 }
 
 /// Slow first calls are shown, not removed.
@@ -180,11 +195,21 @@ fn metrics(md: &mut String, window: &Window) {
         }
     }
     push(md, "");
+    let table: Vec<_> = window.metrics.columns().into_iter().map(|(metric, _, values)| (metric, values)).collect();
+    if let Some(text) = intervals::lacking(&table, &SHOWN) {
+        push(md, &format!("{text}.\n"));
+    }
+}
+
+/// A percentile with its 95 % interval: `42.5 ms (40.1..45.0 ms)`.
+fn with_interval(values: Option<&Distribution>, name: &str) -> String {
+    let interval = intervals::interval(values, name).map_or_else(String::new, |ends| format!(" ({ends})"));
+    format!("{}{interval}", percentile(values, name))
 }
 
 fn distribution(md: &mut String, metric: &str, column: &str, values: &Distribution) {
     let latency = |ms: Option<f64>| ms.map_or_else(|| "withheld".into(), crate::report::quantity::latency);
-    let percentiles = SHOWN.map(|p| percentile(Some(values), p)).join(" | ");
+    let percentiles = SHOWN.map(|p| with_interval(Some(values), p)).join(" | ");
     let (n, mean, max) = (count(values.n), latency(values.mean_ms), latency(values.max_ms));
     push(md, &format!("| {metric} | {column} | {n} | {mean} | {percentiles} | {max} |"));
 }
@@ -196,7 +221,7 @@ fn by_conn(md: &mut String, window: &Window) {
     for (name, row) in [("warm", &c.warm), ("cold", &c.cold), ("reopened", &c.reopened)] {
         let t = &row.ttft;
         let cells = [(&t.gross, "p50"), (&t.gross, "p99"), (&t.tare, "p50"), (&t.net, "p50"), (&t.net, "p99")];
-        let cells = cells.map(|(column, p)| percentile(column.as_ref(), p)).join(" | ");
+        let cells = cells.map(|(column, p)| with_interval(column.as_ref(), p)).join(" | ");
         push(md, &format!("| {name} | {} | {cells} |", count(row.n)));
     }
     push(md, "");
@@ -299,7 +324,9 @@ fn reading(md: &mut String) {
         "gross is what the client saw, tare the harness's own share of it, net the server and the network; with upload \
          they add up request by request, so percentiles of the columns do not add up. For gap, stall and tpot tare is \
          signed: a late read lengthens one gap and shortens the next. `a..b` is a net figure that is known to lie \
-         between two moments only. `n<100` means too few values for that percentile. Failed and censored requests are \
+         between two moments only. In brackets stands the 95 % interval of a percentile: by exact ranks; for gap, where \
+         those of one request hang together, by drawing requests again. A percentile without one carries no claim. \
+         `n<100` means too few values for that percentile. Failed and censored requests are \
          in no latency figure.\n",
     );
 }
@@ -388,7 +415,8 @@ mod tests {
         let expected = [
             "# tarebench r1 (LOOPBACK, ONE USER ONLY, ONE LOAD ONLY)",
             "Requests: 1 FAILED, 30 due, 2 warm-up, 28 kept, 27 ok, 0 censored.",
-            "| ttft | net | 27 | 5.00 ms | 5.00 ms | 5.00 ms | 5.00 ms | n<100 | n<1,000 | 5.00 ms |",
+            "| ttft | net | 27 | 5.00 ms | 5.00 ms (5.00..5.00 ms) | 5.00 ms | 5.00 ms | n<100 | n<1,000 | 5.00 ms |",
+            "n too small for an interval, so no claim: p90 p95 of ttft, ttfo, e2e, ",
             "- `ttft.gross=first_token.seen-submit`",
             "| kernel | 6.12 \\| &lt;b>'x' |",
             "`tarebench verify DIR`",

@@ -24,7 +24,7 @@ pub fn between([lo, hi]: [f64; 2]) -> String {
 pub fn percentile(column: Option<&Distribution>, name: &str) -> String {
     let Some(column) = column else { return "-".into() };
     match column.percentile(name) {
-        Some(at) => interval(column, name).map_or_else(|| latency(at), |(lo, hi)| span(lo, hi)),
+        Some(at) => stamps_bound(column, name).map_or_else(|| latency(at), |(lo, hi)| span(lo, hi)),
         None => match PUBLISHED.iter().find(|p| p.name == name) {
             Some(p) if column.n < p.smallest_n as u64 => format!("n<{}", count(p.smallest_n as u64)),
             _ => "withheld".into(),
@@ -66,7 +66,7 @@ pub fn percent(share: Option<f64>) -> String {
 }
 
 /// The ends of a net percentile, where both must be printed.
-fn interval(column: &Distribution, name: &str) -> Option<(f64, f64)> {
+pub(super) fn stamps_bound(column: &Distribution, name: &str) -> Option<(f64, f64)> {
     use crate::analysis::definitions::rules::{Width, width};
     let lo = end(column.lo_ms.as_ref()?, name)?;
     let hi = column.hi_ms.as_ref().and_then(|ends| end(ends, name)).or(column.percentile(name))?;

@@ -1,7 +1,7 @@
 //! A campaign on a terminal, at most 100 columns wide.
 
-use crate::report::fitness;
 use crate::report::quantity::{between, count, fraction, latency, percent, percentile, rate};
+use crate::report::{curves, fitness, intervals};
 use crate::rundir::run_json::{Cell, Distribution, Requests, RunJson, Throughput, Verdict, VerdictKind, Window};
 use crate::rundir::window::{Load, LoadModel};
 
@@ -12,6 +12,8 @@ pub const NARROWEST: usize = 72;
 
 const SHOWN: [&str; 4] = ["p50", "p90", "p95", "p99"];
 const LABEL: usize = 13;
+/// Most curves that are told on a screen.
+const CURVES: usize = 6;
 
 /// The report of a whole campaign. `width` is that of the terminal; `color` switches ANSI attributes on.
 pub fn render(run: &RunJson, width: usize, color: bool) -> String {
@@ -20,6 +22,7 @@ pub fn render(run: &RunJson, width: usize, color: bool) -> String {
     for cell in &run.cells {
         paper.cell(cell);
     }
+    paper.over_load(run);
     paper.close(run);
     paper.text
 }
@@ -102,6 +105,7 @@ impl Paper {
         self.metric("e2e", [m.e2e.gross.as_ref(), m.e2e.tare.as_ref(), m.e2e.net.as_ref()]);
         self.due(m.e2e.due.as_ref(), load);
         self.single("lateness", m.lateness.as_ref());
+        self.without_interval(between, window, load);
         self.calibrated(window);
         self.line(Tone::Plain, "");
         let withheld = fitness::withheld(window, load.model != LoadModel::Closed, fitness::ON_SCREEN);
@@ -136,6 +140,42 @@ impl Paper {
         let names = [(name, "gross", Tone::Plain), ("", "tare", Tone::Quiet), ("", "net", Tone::Strong)];
         for ((metric, column, tone), values) in names.into_iter().zip(columns) {
             self.row(tone, metric, column, values);
+            // tare is of these very requests: it claims nothing of others
+            if column != "tare" {
+                self.intervals(values);
+            }
+        }
+    }
+
+    /// The 95 % intervals under their percentiles; in a narrow terminal, in a line of their own.
+    fn intervals(&mut self, values: Option<&Distribution>) {
+        let texts = SHOWN.map(|p| intervals::interval(values, p));
+        if texts.iter().all(Option::is_none) {
+            return;
+        }
+        let fits = |text: &Option<String>| text.as_ref().is_none_or(|text| text.len() < self.cell_width());
+        if texts.iter().all(fits) {
+            let cells = texts.map(|text| self.right(text.as_deref().unwrap_or_default())).concat();
+            return self.line(Tone::Quiet, &format!("  {:LABEL$}{:6}{cells}", "", "95 %"));
+        }
+        let named = SHOWN.iter().zip(texts).filter_map(|(p, text)| Some(format!("{p} {}", text?)));
+        self.entry(Tone::Quiet, "", &format!("95 %   {}", named.collect::<Vec<_>>().join("   ")));
+    }
+
+    /// Which percentiles of the table have no interval.
+    fn without_interval(&mut self, gap: &str, window: &Window, load: &Load) {
+        let m = &window.metrics;
+        let mut table = Vec::new();
+        for (name, columns) in [("ttft", &m.ttft), ("e2e", &m.e2e)] {
+            let due = columns.due.as_ref().filter(|_| load.model != LoadModel::Closed);
+            table.extend([columns.gross.as_ref(), columns.net.as_ref(), due].map(|column| (name, column)));
+        }
+        for (name, columns) in [(gap, &m.gap), ("tpot", &m.tpot)] {
+            table.extend([columns.gross.as_ref(), columns.net.as_ref()].map(|column| (name, column)));
+        }
+        table.push(("lateness", m.lateness.as_ref()));
+        if let Some(text) = intervals::lacking(&table, &SHOWN) {
+            self.paragraph(Tone::Quiet, "  ", "    ", &text);
         }
     }
 
@@ -143,6 +183,7 @@ impl Paper {
     fn due(&mut self, values: Option<&Distribution>, load: &Load) {
         if load.model != LoadModel::Closed {
             self.row(Tone::Plain, "", "due", values);
+            self.intervals(values);
         }
     }
 
@@ -284,6 +325,23 @@ impl Paper {
         self.entry(Tone::Quiet, "", &how);
     }
 
+    /// Percentiles that turn back as the load grows, the first few; or that none does.
+    fn over_load(&mut self, run: &RunJson) {
+        let headline = curves::headline(run);
+        let turning = curves::turning(&headline);
+        if headline.is_empty() {
+            return;
+        }
+        self.line(Tone::Plain, "");
+        if let Some(text) = curves::none_turns(&headline) {
+            self.entry(Tone::Plain, "over load", &text);
+        }
+        turning.iter().take(CURVES).for_each(|curve| self.note(&curve.text));
+        if let Some(more) = turning.len().checked_sub(CURVES).filter(|more| *more > 0) {
+            self.note(&format!("{more} more percentiles over load are not monotone, see report.md"));
+        }
+    }
+
     fn close(&mut self, run: &RunJson) {
         self.line(Tone::Plain, "");
         let before = self.text.len();
@@ -313,8 +371,14 @@ impl Paper {
         self.paragraph(Tone::Quiet, "", "", gap);
         let signed = "For gap and tpot tare is signed: a late read lengthens one gap and shortens the next.";
         self.paragraph(Tone::Quiet, "", "", signed);
-        let windows = run.cells.iter().flat_map(|cell| &cell.windows);
-        if windows.flat_map(|w| &w.verdicts).any(|v| v.kind == VerdictKind::Both) {
+        let windows = || run.cells.iter().flat_map(|cell| &cell.windows);
+        let known = |column: Option<&Distribution>| column.is_some_and(|d| !d.ci_ms.is_empty());
+        if windows().any(|w| w.metrics.columns().into_iter().any(|(_, _, column)| known(column))) {
+            let interval = "95 % is where the percentile lies, as far as so many values tell: by exact ranks; for gap, \
+                            where those of one request hang together, by drawing requests again.";
+            self.paragraph(Tone::Quiet, "", "", interval);
+        }
+        if windows().flat_map(|w| &w.verdicts).any(|v| v.kind == VerdictKind::Both) {
             let both = "a..b is a net figure that the kernel's stamps only bound: it lies between the two.";
             self.paragraph(Tone::Quiet, "", "", both);
         }
@@ -331,8 +395,11 @@ impl Paper {
     }
 
     fn right(&self, text: &str) -> String {
-        let cell = (self.width - 2 - LABEL - 6) / SHOWN.len();
-        format!("{text:>cell$}")
+        format!("{text:>cell$}", cell = self.cell_width())
+    }
+
+    fn cell_width(&self) -> usize {
+        (self.width - 2 - LABEL - 6) / SHOWN.len()
     }
 
     /// Breaks between facts (three spaces) where there are some, else between words.

@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use crate::analysis::definitions::curve::{Over, Shape};
 use crate::analysis::definitions::rules::GateState;
 use crate::rundir::window::{Counters, Load};
 
@@ -36,6 +37,8 @@ pub struct RunJson {
     pub calibration: Value,
     /// Load points.
     pub cells: Vec<Cell>,
+    /// How percentiles follow the load, window by window; empty with fewer than two loads of a kind.
+    pub curves: Vec<Curve>,
     /// What holds for the campaign as a whole.
     pub verdicts: Vec<RunVerdict>,
     /// What must stand in every title: `LOOPBACK`, `ONE USER ONLY`, `ONE LOAD ONLY`.
@@ -56,6 +59,35 @@ pub struct Cell {
     pub windows: Vec<Window>,
     /// Metric, column, percentile: largest relative gap between two windows; null with fewer than two.
     pub noise: BTreeMap<String, BTreeMap<String, NoiseGaps>>,
+}
+
+/// A percentile over load, in one window of each load point.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Curve {
+    /// Number of the window in each load point, from 0.
+    pub window: u32,
+    /// What the loads are.
+    pub over: Over,
+    /// The cap of an open loop, requests in flight.
+    pub at_most: Option<u32>,
+    /// `ttft`, `gap`, `tpot`, `e2e`.
+    pub metric: String,
+    /// `gross`, `net`, `due`.
+    pub column: String,
+    /// `p50`, `p95`, `p99`.
+    pub percentile: String,
+    /// Requests in flight, or per s, ascending; those whose percentile is defined and not withheld.
+    pub loads: Vec<f64>,
+    /// The percentile at each.
+    pub ms: Vec<f64>,
+    /// How it goes.
+    pub shape: Shape,
+    /// Whether a plainer shape fits through the points' 95 % intervals too: a monotone one where this is not monotone,
+    /// a level one where it rises or falls. Null where a point has no interval.
+    pub intervals_overlap: Option<bool>,
+    /// For people.
+    pub text: String,
 }
 
 /// Largest relative gap between two windows, per percentile.
@@ -321,8 +353,12 @@ pub struct Distribution {
     pub p99_ms: Option<f64>,
     /// 99.9th.
     pub p999_ms: Option<f64>,
-    /// 95 % intervals of the percentiles. Not computed yet: empty.
-    pub ci_ms: Map<String, Value>,
+    /// Ends of the 95 % intervals of the percentiles by name (`p50` to `p999`), only those that exist: of gap by drawing
+    /// requests again, else by exact ranks. They say what n values can tell of the percentile. Net's are of the figures
+    /// that `arrived` gives; how far the stamps bound these stands in `lo_ms` and `hi_ms`, and comes on top: the true
+    /// percentile of net may lie lower than the interval by about as much as `lo_ms` is below the percentile, and higher by
+    /// as much as `hi_ms` is above it.
+    pub ci_ms: BTreeMap<String, [f64; 2]>,
     /// Percentiles of the low ends, net only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lo_ms: Option<Ends>,

@@ -5,6 +5,8 @@ use serde_json::{Map, Value, json};
 use crate::analysis::definitions::rules::{Width, width};
 use crate::analysis::definitions::{Columns, wording};
 use crate::analysis::percentiles::{PUBLISHED, Sample, figures};
+use crate::analysis::statistics::cluster_bootstrap;
+use crate::analysis::statistics::order_interval::ranks;
 use crate::rundir::row::Row;
 
 /// What the window forbids of a metric.
@@ -27,7 +29,7 @@ impl<T: Sample> Metric<'_, T> {
     /// `gross, tare, net`, with classes where asked; verdicts on widths are appended.
     pub(super) fn columns(&self, ok: &[&Row], by_class: bool, verdicts: &mut Vec<Value>) -> Map<String, Value> {
         let mut gross = self.gross(ok);
-        let tare = distribution(self.values(ok, |c| c.tare));
+        let tare = self.distribution(ok, |c| c.tare);
         let mut net = self.net(ok, self.name, verdicts);
         let mut classes: Vec<&str> = ok.iter().map(|row| row.class.as_str()).collect();
         classes.sort_unstable();
@@ -43,8 +45,8 @@ impl<T: Sample> Metric<'_, T> {
     pub(super) fn with_due(&self, ok: &[&Row], by_class: bool, verdicts: &mut Vec<Value>) -> Map<String, Value> {
         let mut columns = self.columns(ok, by_class, verdicts);
         let mut due = distribution(self.values(ok, |c| c.due));
-        if self.forbidden.gross {
-            blank(&mut due);
+        if let (true, Value::Object(due)) = (self.forbidden.gross, &mut due) {
+            blank(due);
         }
         columns.insert("due".into(), due);
         columns.insert("calibrated".into(), Value::Null);
@@ -55,27 +57,38 @@ impl<T: Sample> Metric<'_, T> {
         rows.iter().flat_map(|row| (self.of)(row)).filter_map(|c| column(&c)).collect()
     }
 
+    /// The figures of a column. A request's gaps hang together, so their intervals are those of clusters.
+    fn distribution(&self, rows: &[&Row], column: impl Fn(&Columns<T>) -> Option<T>) -> Value {
+        let mut found = distribution(self.values(rows, &column));
+        if self.name == "gap" && found.is_object() {
+            let by_request: Vec<(u64, Vec<T>)> =
+                rows.iter().map(|row| (row.trace_id, self.values(&[*row], &column))).collect();
+            let clusters: Vec<_> = by_request.iter().map(|(trace_id, values)| (*trace_id, values.as_slice())).collect();
+            found["ci_ms"] = intervals(cluster_bootstrap::intervals(&clusters));
+        }
+        found
+    }
+
     fn gross(&self, rows: &[&Row]) -> Value {
-        let mut gross = distribution(self.values(rows, |c| c.gross));
-        if self.forbidden.gross {
-            blank(&mut gross);
+        let mut gross = self.distribution(rows, |c| c.gross);
+        if let (true, Value::Object(gross)) = (self.forbidden.gross, &mut gross) {
+            blank(gross);
         }
         if self.forbidden.percentiles && gross.is_object() {
             PUBLISHED.iter().for_each(|p| gross[format!("{}_ms", p.name)] = Value::Null);
+            gross["ci_ms"] = json!({});
         }
         gross
     }
 
     fn net(&self, rows: &[&Row], name: &str, verdicts: &mut Vec<Value>) -> Value {
-        let Value::Object(mut net) = distribution(self.values(rows, |c| c.net.as_ref().map(|n| n.at))) else {
+        let Value::Object(mut net) = self.distribution(rows, |c| c.net.as_ref().map(|n| n.at)) else {
             return Value::Null;
         };
         let lo = percentiles(self.values(rows, |c| c.net.as_ref().map(|n| n.lo)));
         let hi = percentiles(self.values(rows, |c| c.net.as_ref().map(|n| n.hi)));
         if self.forbidden.net {
-            net.iter_mut()
-                .filter(|(key, _)| key.ends_with("_ms") && *key != "ci_ms")
-                .for_each(|(_, v)| *v = Value::Null);
+            blank(&mut net);
         }
         let per_class = net.shift_remove("per_class");
         let (mut shown_lo, mut shown_hi) = (Map::new(), Map::new());
@@ -88,6 +101,7 @@ impl<T: Sample> Metric<'_, T> {
             let shown = !banned && judged != Width::Withheld;
             if !shown {
                 net.insert(format!("{}_ms", p.name), Value::Null);
+                net["ci_ms"].as_object_mut().and_then(|ci| ci.shift_remove(p.name));
             }
             shown_lo.insert(p.name.into(), json!(lo[i].filter(|_| shown)));
             shown_hi.insert(p.name.into(), json!(hi[i].filter(|_| shown)));
@@ -114,15 +128,30 @@ pub(super) fn distribution<T: Sample>(mut values: Vec<T>) -> Value {
     for (p, value) in PUBLISHED.iter().zip(f.percentiles_ms) {
         object.insert(format!("{}_ms", p.name), json!(value));
     }
-    object.insert("ci_ms".into(), json!({}));
+    let ends = PUBLISHED
+        .map(|p| ranks(values.len(), p.per_mille).map(|r| [at(&mut values, r.lower), at(&mut values, r.upper)]));
+    object.insert("ci_ms".into(), intervals(ends));
     object.insert("per_class".into(), json!({}));
     Value::Object(object)
 }
 
+/// The value of that rank, from 1, in ms.
+fn at<T: Sample>(values: &mut [T], rank: usize) -> f64 {
+    let (_, value, _) = values.select_nth_unstable_by(rank - 1, |a, b| a.ns().total_cmp(&b.ns()));
+    value.ns() / 1e6
+}
+
+/// Intervals by name, those that there are.
+fn intervals(ends: [Option<[f64; 2]>; 5]) -> Value {
+    let named = PUBLISHED.iter().zip(ends).filter_map(|(p, ends)| Some((p.name.to_string(), json!(ends?))));
+    Value::Object(named.collect())
+}
+
 /// Takes out every figure but the number of values.
-fn blank(column: &mut Value) {
-    let figures = column.as_object_mut().into_iter().flatten();
-    figures.filter(|(key, _)| key.ends_with("_ms") && *key != "ci_ms").for_each(|(_, v)| *v = Value::Null);
+fn blank(column: &mut Map<String, Value>) {
+    for (key, value) in column.iter_mut().filter(|(key, _)| key.ends_with("_ms")) {
+        *value = if key == "ci_ms" { json!({}) } else { Value::Null };
+    }
 }
 
 fn percentiles<T: Sample>(mut values: Vec<T>) -> [Option<f64>; 5] {

@@ -210,6 +210,7 @@ fn the_verifier_shares_no_code_with_the_writer() {
         include_str!("../verify.rs"),
         include_str!("calibrated.rs"),
         include_str!("client.rs"),
+        include_str!("curves.rs"),
         include_str!("distributions.rs"),
         include_str!("document.rs"),
         include_str!("gates.rs"),
@@ -219,6 +220,7 @@ fn the_verifier_shares_no_code_with_the_writer() {
     let allowed = [
         "crate::analysis::definitions",
         "crate::analysis::percentiles",
+        "crate::analysis::statistics",
         "crate::rundir::row",
         "crate::rundir::chain",
         "crate::report::markdown",

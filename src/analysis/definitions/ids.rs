@@ -1,7 +1,7 @@
 //! A definition id for every metric and column: what is subtracted from what, in the names of `requests.jsonl`.
 
 /// Metric, column (`value` where a metric is one distribution), id.
-pub const ALL: [(&str, &str, &str); 41] = [
+pub const ALL: [(&str, &str, &str); 44] = [
     ("ttft", "gross", "ttft.gross=first_token.seen-submit"),
     ("ttft", "tare", "ttft.tare=gross-upload-net"),
     ("ttft", "net", "ttft.net=first_token.arrived-wire_out;lo:first_token.arrived_lo-wire_out"),
@@ -42,5 +42,20 @@ pub const ALL: [(&str, &str, &str); 41] = [
     ("output_tokens_per_s", "value", "output_tokens_per_s=tokens of events with arrived|seen in [from,to]/(to-from)"),
     ("total_tokens_per_s", "value", "total_tokens_per_s=output+prompt tokens with first_token in [from,to]/(to-from)"),
     ("percentile", "value", "type7-linear;exact;min_n=1,10,20,100,1000"),
+    (
+        "interval",
+        "value",
+        "interval=95%;two-sided;X(lower)..X(upper);exact binomial ranks, at most 2.5% a tail;min_n=6,36,72,368,3688",
+    ),
+    (
+        "interval",
+        "gap",
+        "interval.gap=95%;requests drawn again;25th..975th of 999 percentiles;pcg64 seed 7;>=20 requests on either side",
+    ),
+    (
+        "curve",
+        "value",
+        "curve=percentile over ascending load;rising|falling|flat|non_monotone by the figures themselves",
+    ),
     ("noise", "value", "noise=max|a-b|/mean(a,b)"),
 ];

@@ -1,5 +1,6 @@
 //! The sentences of verdicts: one wording wherever a rule fires.
 
+use super::curve::{Over, Shape};
 use super::rules;
 
 /// Failed requests above the limit.
@@ -130,6 +131,80 @@ pub fn calibration_unusable(fault: &str) -> String {
     format!("the calibration in plan.json cannot be right and was not used: {fault}")
 }
 
+/// A curve in the words of a verdict: what, in which window, and its points; `lacking` are the numbers of values at the
+/// points that have no interval.
+pub struct CurveWords<'a> {
+    /// `ttft gross p99`.
+    pub name: String,
+    /// From 0.
+    pub window: u64,
+    /// Ascending.
+    pub loads: &'a [f64],
+    /// `at once`, or `requests/s`, with the cap where there is one.
+    pub unit: String,
+    /// At each load.
+    pub ms: &'a [f64],
+    /// How it goes.
+    pub shape: Shape,
+    /// Whether a plainer shape fits through the intervals.
+    pub overlap: Option<bool>,
+    /// Numbers of values at the points without interval; empty where values come in clusters.
+    pub lacking: Vec<u64>,
+}
+
+/// What the loads of a curve are counted in, and the cap of an open loop.
+pub fn load_unit(over: Over, at_most: Option<u64>) -> String {
+    match (over, at_most) {
+        (Over::Concurrency, _) => "at once".into(),
+        (Over::Rate, None) => "requests/s".into(),
+        (Over::Rate, Some(cap)) => format!("requests/s with at most {cap} at once"),
+    }
+}
+
+/// The sentence about a curve.
+pub fn curve(c: &CurveWords) -> String {
+    let largest = c.ms.iter().copied().fold(0.0, f64::max);
+    let digits = if largest >= 100.0 { 1 } else { 3 };
+    let points: Vec<String> = c.ms.iter().map(|ms| format!("{ms:.digits$}")).collect();
+    let loads: Vec<String> = c.loads.iter().map(f64::to_string).collect();
+    let (points, loads) = (points.join(" -> "), loads.join(", "));
+    let does = match c.shape {
+        Shape::Rising => "rises with load",
+        Shape::Falling => "falls with load",
+        Shape::Flat => "is the same at each load",
+        Shape::NonMonotone => "over load is not monotone",
+    };
+    let change = match (c.shape, c.ms.first(), c.ms.last()) {
+        (Shape::Rising | Shape::Falling, Some(first), Some(last)) => change(*first, *last),
+        _ => String::new(),
+    };
+    let intervals = match (c.overlap, c.shape) {
+        (None, Shape::NonMonotone) => {
+            let mut n = c.lacking.clone();
+            n.sort_unstable();
+            n.dedup();
+            let n: Vec<String> = n.iter().map(u64::to_string).collect();
+            let at = if n.is_empty() { "where few requests decide".into() } else { format!("at n = {}", n.join(", ")) };
+            format!("; intervals: none {at}, so nothing is said of the cause")
+        }
+        (Some(true), Shape::NonMonotone) => "; a monotone curve fits through the 95 % intervals too".into(),
+        (Some(false), Shape::NonMonotone) => "; no monotone curve fits through the 95 % intervals".into(),
+        (Some(true), Shape::Rising | Shape::Falling) => "; a level one fits through the 95 % intervals too".into(),
+        _ => String::new(),
+    };
+    let CurveWords { name, window, unit, .. } = c;
+    format!("{name} {does} in window {window}: {points} ms at {loads} {unit}{change}{intervals}")
+}
+
+/// From the first figure to the last: `, +18 %`, or `, 2.8 times` from twice on.
+fn change(first: f64, last: f64) -> String {
+    match last / first {
+        times if !times.is_finite() || times <= 0.0 => String::new(),
+        times if times >= 2.0 => format!(", {times:.1} times"),
+        times => format!(", {:+.0} %", (times - 1.0) * 100.0),
+    }
+}
+
 /// A share in percent, as precise as its size asks for.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
@@ -139,4 +214,50 @@ pub fn percent(share: f64) -> String {
         _ => 3,
     };
     format!("{percent:.digits$} %")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_curves_in_words() {
+        let words = |name: &str, ms: &[f64], shape, overlap, lacking: &[u64]| {
+            let loads: &[f64] = if ms.len() == 3 { &[1.0, 8.0, 50.0] } else { &[1.0, 50.0] };
+            let (name, unit, lacking) = (name.to_string(), "at once".to_string(), lacking.to_vec());
+            curve(&CurveWords { name, window: 0, loads, unit, ms, shape, overlap, lacking })
+        };
+        let p99 = words("ttft gross p99", &[822.3, 631.5, 1_305.6], Shape::NonMonotone, None, &[300, 300, 300]);
+        let expected = "ttft gross p99 over load is not monotone in window 0: 822.3 -> 631.5 -> 1305.6 ms at 1, 8, 50 at \
+                        once; intervals: none at n = 300, so nothing is said of the cause";
+        assert_eq!(p99, expected);
+        let rise = |ms: &[f64]| words("ttft gross p50", ms, Shape::Rising, Some(false), &[]);
+        let expected = "ttft gross p50 rises with load in window 0: 202.1 -> 238.4 ms at 1, 50 at once, +18 %";
+        assert_eq!(rise(&[202.1, 238.4]), expected);
+        // the published changes
+        let changes = [
+            ([192.0, 234.8], "+22 %"),
+            ([445.4, 1_245.1], "2.8 times"),
+            ([363.7, 1_174.7], "3.2 times"),
+            ([741.4, 2_241.2], "3.0 times"),
+            ([748.2, 2_176.4], "2.9 times"),
+        ];
+        for (ms, change) in changes {
+            assert!(rise(&ms).ends_with(&format!(", {change}")), "{}", rise(&ms));
+        }
+    }
+
+    #[test]
+    fn what_the_intervals_say_of_a_dip() {
+        let words = |overlap| {
+            let (name, unit) = ("gap net p95".to_string(), "requests/s".to_string());
+            let (loads, ms, shape) = (&[1.5, 2.0, 9.0], &[5.0, 4.0, 7.0], Shape::NonMonotone);
+            curve(&CurveWords { name, window: 1, loads, unit, ms, shape, overlap, lacking: Vec::new() })
+        };
+        assert!(words(Some(true)).ends_with("; a monotone curve fits through the 95 % intervals too"));
+        assert!(words(Some(false)).ends_with("; no monotone curve fits through the 95 % intervals"));
+        let none = "gap net p95 over load is not monotone in window 1: 5.000 -> 4.000 -> 7.000 ms at 1.5, 2, 9 requests/s; \
+                    intervals: none where few requests decide, so nothing is said of the cause";
+        assert_eq!(words(None), none);
+    }
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use crate::analysis::definitions::rules::{self, Width};
 use crate::analysis::definitions::{Columns, wording};
 use crate::analysis::percentiles::{self, Figures, PUBLISHED, Sample};
+use crate::analysis::statistics::cluster_bootstrap::{self, Cluster};
+use crate::analysis::statistics::order_interval;
 use crate::rundir::run_json::{Between, Distribution, Ends, FromDue, Verdict, VerdictKind};
 
 /// What the window as a whole forbids.
@@ -20,23 +22,75 @@ pub(super) struct Withheld {
 
 /// Values of each class, by the class's place in the window's list.
 #[derive(Debug)]
-struct ByClass<T>(Vec<Vec<T>>);
+struct ByClass<T> {
+    values: Vec<Vec<T>>,
+    /// Where values come several a request: each request's trace id, and how many values its class then had.
+    requests: Vec<Vec<(u64, usize)>>,
+}
+
+/// What is published of a column.
+struct Column {
+    figures: Figures,
+    /// In ms, in the order of [`PUBLISHED`].
+    intervals: [Option<[f64; 2]>; 5],
+}
 
 impl<T: Sample> ByClass<T> {
+    const EMPTY: ByClass<T> = ByClass { values: Vec::new(), requests: Vec::new() };
+
     fn push(&mut self, class: usize, value: T) {
-        if self.0.len() <= class {
-            self.0.resize_with(class + 1, Vec::new);
+        place(&mut self.values, class).push(value);
+    }
+
+    /// All values of a request were pushed.
+    fn close(&mut self, class: usize, trace_id: u64) {
+        let end = place(&mut self.values, class).len();
+        place(&mut self.requests, class).push((trace_id, end));
+    }
+
+    fn values(&self, class: Option<usize>) -> Vec<T> {
+        match class {
+            None => self.values.concat(),
+            Some(class) => self.values.get(class).cloned().unwrap_or_default(),
         }
-        self.0[class].push(value);
     }
 
-    fn whole(&mut self) -> Option<Figures> {
-        percentiles::figures(&mut self.0.concat())
+    fn figures(&self, class: Option<usize>) -> Option<Figures> {
+        percentiles::figures(&mut self.values(class))
     }
 
-    fn class(&mut self, class: usize) -> Option<Figures> {
-        percentiles::figures(self.0.get_mut(class)?)
+    fn column(&self, class: Option<usize>) -> Option<Column> {
+        let mut values = self.values(class);
+        let figures = percentiles::figures(&mut values)?;
+        let clusters = self.clusters(class);
+        let intervals = if clusters.is_empty() {
+            order_interval::intervals(&values)
+        } else {
+            cluster_bootstrap::intervals(&clusters)
+        };
+        Some(Column { figures, intervals })
     }
+
+    /// The values of each request; none where there is one value a request.
+    fn clusters(&self, class: Option<usize>) -> Vec<Cluster<'_, T>> {
+        let mut clusters = Vec::new();
+        let all = self.values.iter().zip(&self.requests).enumerate();
+        for (_, (values, requests)) in all.filter(|(at, _)| class.is_none_or(|class| *at == class)) {
+            let mut from = 0;
+            for (trace_id, end) in requests {
+                clusters.push((*trace_id, &values[from..*end]));
+                from = *end;
+            }
+        }
+        clusters
+    }
+}
+
+fn place<T>(classes: &mut Vec<Vec<T>>, class: usize) -> &mut Vec<T> {
+    if classes.len() <= class {
+        classes.resize_with(class + 1, Vec::new);
+    }
+    &mut classes[class]
 }
 
 /// Values of one metric, ns, column by column.
@@ -50,9 +104,9 @@ pub(super) struct Spread<T> {
     due: ByClass<T>,
 }
 
-impl<T> Default for Spread<T> {
+impl<T: Sample> Default for Spread<T> {
     fn default() -> Self {
-        let empty = || ByClass(Vec::new());
+        let empty = || ByClass::EMPTY;
         Spread { gross: empty(), tare: empty(), lo: empty(), at: empty(), hi: empty(), due: empty() }
     }
 }
@@ -80,31 +134,36 @@ impl<T: Sample> Spread<T> {
         put(&mut self.hi, columns.net.map(|net| net.hi));
     }
 
-    pub(super) fn with_due(mut self, print: &Print, verdicts: &mut Vec<Verdict>) -> FromDue {
-        let due = self.due.whole().map(|f| if print.withheld.gross { counted(&f) } else { plain(&f) });
+    /// All values of a request were pushed: they are one cluster. For metrics with several values a request.
+    pub(super) fn close(&mut self, class: usize, trace_id: u64) {
+        [&mut self.gross, &mut self.tare, &mut self.at].into_iter().for_each(|column| column.close(class, trace_id));
+    }
+
+    pub(super) fn with_due(self, print: &Print, verdicts: &mut Vec<Verdict>) -> FromDue {
+        let due = self.due.column(None).map(|c| if print.withheld.gross { counted(&c) } else { plain(&c) });
         let Between { gross, tare, net } = self.between(print, verdicts);
         FromDue { gross, tare, net, due, calibrated: None }
     }
 
-    pub(super) fn between(mut self, print: &Print, verdicts: &mut Vec<Verdict>) -> Between {
+    pub(super) fn between(self, print: &Print, verdicts: &mut Vec<Verdict>) -> Between {
         let gaps_withheld = print.metric == "gap" && print.withheld.gaps;
-        let gross_column = |figures: Figures| {
+        let gross_column = |found: Column| {
             if print.withheld.gross {
-                return counted(&figures);
+                return counted(&found);
             }
-            let mut column = plain(&figures);
+            let mut column = plain(&found);
             if gaps_withheld {
                 withhold_all(&mut column);
             }
             column
         };
-        let mut gross = self.gross.whole().map(gross_column);
-        let tare = self.tare.whole().map(|f| plain(&f));
+        let mut gross = self.gross.column(None).map(gross_column);
+        let tare = self.tare.column(None).map(|c| plain(&c));
         let mut net = self.net(print, None, verdicts);
         let mut names: Vec<(usize, &String)> = print.classes.iter().enumerate().collect();
         names.sort_by_key(|(_, name)| *name);
         for (class, name) in names {
-            let of_class = self.gross.class(class).map(gross_column);
+            let of_class = self.gross.column(Some(class)).map(gross_column);
             insert(gross.as_mut(), name, of_class);
             let of_class = self.net(print, Some((class, name)), verdicts);
             insert(net.as_mut(), name, of_class);
@@ -112,19 +171,11 @@ impl<T: Sample> Spread<T> {
         Between { gross, tare, net }
     }
 
-    fn net(
-        &mut self,
-        print: &Print,
-        class: Option<(usize, &str)>,
-        verdicts: &mut Vec<Verdict>,
-    ) -> Option<Distribution> {
-        let figures = |values: &mut ByClass<T>| match class {
-            None => values.whole(),
-            Some((class, _)) => values.class(class),
-        };
-        let at = figures(&mut self.at)?;
+    fn net(&self, print: &Print, class: Option<(usize, &str)>, verdicts: &mut Vec<Verdict>) -> Option<Distribution> {
+        let place = class.map(|(place, _)| place);
+        let at = self.at.column(place)?;
         let mut column = plain(&at);
-        let (lo, hi) = (ends(&figures(&mut self.lo)?), ends(&figures(&mut self.hi)?));
+        let (lo, hi) = (ends(&self.lo.figures(place)?), ends(&self.hi.figures(place)?));
         column.lo_ms = Some(lo);
         column.hi_ms = print.two_ended.then_some(hi);
         if print.withheld.net {
@@ -144,8 +195,8 @@ impl<T: Sample> Spread<T> {
 impl<T: Sample> Spread<T> {
     /// The published percentile of net whose ends are furthest apart as a share of the high one, and the severest
     /// judgement on any of them; for a metric whose high end is net itself.
-    pub(super) fn widest(&mut self) -> Option<(f64, Width, &'static str)> {
-        let (lo, hi) = (self.lo.whole()?.percentiles_ms, self.at.whole()?.percentiles_ms);
+    pub(super) fn widest(&self) -> Option<(f64, Width, &'static str)> {
+        let (lo, hi) = (self.lo.figures(None)?.percentiles_ms, self.at.figures(None)?.percentiles_ms);
         let ends = PUBLISHED.iter().zip(lo.into_iter().zip(hi));
         let known = ends.filter_map(|(p, (lo, hi))| Some((p.name, lo?, hi?))).filter(|(_, _, hi)| *hi > 0.0);
         let mut widest: Option<(f64, Width, &'static str)> = None;
@@ -161,9 +212,10 @@ impl<T: Sample> Spread<T> {
     }
 }
 
-/// A column without an interval.
+/// A column on its own.
 pub(super) fn single(values: &mut [i64]) -> Option<Distribution> {
-    percentiles::figures(values).map(|f| plain(&f))
+    let figures = percentiles::figures(values)?;
+    Some(plain(&Column { figures, intervals: order_interval::intervals(values) }))
 }
 
 fn insert(column: Option<&mut Distribution>, name: &str, of_class: Option<Distribution>) {
@@ -173,12 +225,14 @@ fn insert(column: Option<&mut Distribution>, name: &str, of_class: Option<Distri
 }
 
 /// A column of which only the number of values is told.
-fn counted(f: &Figures) -> Distribution {
-    Distribution { n: f.n as u64, ..Distribution::default() }
+fn counted(c: &Column) -> Distribution {
+    Distribution { n: c.figures.n as u64, ..Distribution::default() }
 }
 
-fn plain(f: &Figures) -> Distribution {
+fn plain(c: &Column) -> Distribution {
+    let f = &c.figures;
     let [p50_ms, p90_ms, p95_ms, p99_ms, p999_ms] = f.percentiles_ms;
+    let intervals = PUBLISHED.iter().zip(c.intervals);
     Distribution {
         n: f.n as u64,
         mean_ms: Some(f.mean_ms),
@@ -190,7 +244,7 @@ fn plain(f: &Figures) -> Distribution {
         p95_ms,
         p99_ms,
         p999_ms,
-        ci_ms: serde_json::Map::new(),
+        ci_ms: intervals.filter_map(|(p, ends)| Some((p.name.to_string(), ends?))).collect(),
         lo_ms: None,
         hi_ms: None,
         per_class: BTreeMap::new(),
@@ -212,18 +266,19 @@ fn end_slots(ends: &mut Ends) -> [&mut Option<f64>; 5] {
 
 fn withhold(column: &mut Distribution, index: usize) {
     *slots(column)[index] = None;
+    column.ci_ms.remove(PUBLISHED[index].name);
     for ends in [&mut column.lo_ms, &mut column.hi_ms].into_iter().flatten() {
         *end_slots(ends)[index] = None;
     }
 }
 
 fn withhold_all(column: &mut Distribution) {
-    (0..percentiles::PUBLISHED.len()).for_each(|index| withhold(column, index));
+    (0..PUBLISHED.len()).for_each(|index| withhold(column, index));
 }
 
 fn judge_widths(column: &mut Distribution, mut lo: Ends, mut hi: Ends, metric: &str, verdicts: &mut Vec<Verdict>) {
     let ends = end_slots(&mut lo).map(|e| *e).into_iter().zip(end_slots(&mut hi).map(|e| *e));
-    for (index, (p, (lo, hi))) in percentiles::PUBLISHED.iter().zip(ends).enumerate() {
+    for (index, (p, (lo, hi))) in PUBLISHED.iter().zip(ends).enumerate() {
         let Some((lo, hi)) = lo.zip(hi) else { continue };
         let (kind, text) = match rules::width(lo, hi) {
             Width::Narrow => continue,

@@ -519,6 +519,7 @@ impl Latency {
         self.ttft.push(class, ttft);
         self.e2e.push(class, e2e);
         definitions::gaps(row).for_each(|gap| self.gap.push(class, gap));
+        self.gap.close(class, row.trace_id);
         self.ttfo.push(0, ttfo);
         self.stall.push(0, definitions::stall(row));
         self.tpot.push(0, definitions::tpot(row));

@@ -1,0 +1,100 @@
+//! What a percentile does as the load grows.
+
+use serde::{Deserialize, Serialize};
+
+/// Metrics whose percentiles are followed over load.
+pub const METRICS: [&str; 4] = ["ttft", "gap", "tpot", "e2e"];
+/// Their columns; `due` in open loop alone, where it is another thing than gross.
+pub const COLUMNS: [&str; 3] = ["gross", "net", "due"];
+/// The percentiles.
+pub const PERCENTILES: [&str; 3] = ["p50", "p95", "p99"];
+
+/// What the loads of a curve are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Over {
+    /// Requests in flight, closed loop.
+    Concurrency,
+    /// Nominal requests/s, open loop.
+    Rate,
+}
+
+/// How a curve goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Shape {
+    /// Never down, and up at least once.
+    Rising,
+    /// Never up, and down at least once.
+    Falling,
+    /// All the same.
+    Flat,
+    /// Up and down.
+    NonMonotone,
+}
+
+/// The shape of a curve, by its figures as they are: whether a step is more than chance is another question.
+pub fn shape(ms: &[f64]) -> Shape {
+    let steps = || ms.windows(2).map(|pair| pair[1] - pair[0]);
+    match (steps().any(|s| s > 0.0), steps().any(|s| s < 0.0)) {
+        (true, true) => Shape::NonMonotone,
+        (true, false) => Shape::Rising,
+        (false, true) => Shape::Falling,
+        (false, false) => Shape::Flat,
+    }
+}
+
+/// Whether a plainer curve fits through the intervals of all points as well: a monotone one where the shape is not
+/// monotone, else a level one. None where a point has no interval.
+pub fn intervals_overlap(shape: Shape, intervals: &[Option<[f64; 2]>]) -> Option<bool> {
+    let ends: Vec<[f64; 2]> = intervals.iter().copied().collect::<Option<_>>()?;
+    Some(match shape {
+        Shape::NonMonotone => rises_through(ends.iter()) || rises_through(ends.iter().rev()),
+        Shape::Rising | Shape::Falling | Shape::Flat => {
+            let low = ends.iter().map(|e| e[0]).fold(f64::NEG_INFINITY, f64::max);
+            let high = ends.iter().map(|e| e[1]).fold(f64::INFINITY, f64::min);
+            low <= high
+        }
+    })
+}
+
+/// Whether a curve that never falls can pass through all intervals: none ends below where an earlier one begins.
+fn rises_through<'a>(mut ends: impl Iterator<Item = &'a [f64; 2]>) -> bool {
+    let mut floor = f64::NEG_INFINITY;
+    ends.all(|[lo, hi]| {
+        floor = floor.max(*lo);
+        floor <= *hi
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_curves() {
+        // TTFT p50, p95 and total p50 of both windows rise; p99 of the first does not
+        for rising in [[202.1, 238.4], [192.0, 234.8], [445.4, 1_245.1], [363.7, 1_174.7], [741.4, 2_241.2]] {
+            assert_eq!(shape(&rising), Shape::Rising, "{rising:?}");
+        }
+        assert_eq!(shape(&[822.3, 631.5, 1_305.6]), Shape::NonMonotone);
+        assert_eq!([shape(&[2.0, 1.0, 1.0]), shape(&[1.0, 1.0])], [Shape::Falling, Shape::Flat]);
+        // 300 requests give p99 no interval, so nothing can be said of the dip
+        assert_eq!(intervals_overlap(Shape::NonMonotone, &[None, None, None]), None);
+    }
+
+    #[test]
+    fn a_dip_within_the_intervals_may_be_none() {
+        let through = |ends: [[f64; 2]; 3], shape| intervals_overlap(shape, &ends.map(Some));
+        let rise = [1_200.0, 1_400.0];
+        assert_eq!(through([[700.0, 950.0], [600.0, 720.0], rise], Shape::NonMonotone), Some(true));
+        assert_eq!(through([[730.0, 950.0], [600.0, 720.0], rise], Shape::NonMonotone), Some(false));
+        // not the neighbours but the first and the last disagree
+        assert_eq!(through([[5.0, 6.0], [4.0, 9.0], [1.0, 4.5]], Shape::NonMonotone), Some(true), "falling");
+        assert_eq!(through([[5.0, 6.0], [1.0, 2.0], [4.0, 4.5]], Shape::NonMonotone), Some(false));
+        assert_eq!(through([[1.0, 3.0], [2.0, 4.0], [3.0, 5.0]], Shape::Rising), Some(true));
+        assert_eq!(through([[1.0, 2.9], [2.0, 4.0], [3.0, 5.0]], Shape::Rising), Some(false));
+        let one_missing = [Some([1.0, 2.0]), None, Some([1.0, 2.0])];
+        assert_eq!(intervals_overlap(Shape::NonMonotone, &one_missing), None);
+    }
+}

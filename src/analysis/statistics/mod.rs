@@ -1,0 +1,4 @@
+//! Pure statistics: numbers in, numbers out, the same bits on every machine.
+
+pub mod cluster_bootstrap;
+pub mod order_interval;

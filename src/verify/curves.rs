@@ -1,0 +1,81 @@
+//! Percentiles over load, out of the recomputed cells.
+
+use serde_json::{Value, json};
+
+use crate::analysis::definitions::curve::{COLUMNS, METRICS, Over, PERCENTILES, Shape, intervals_overlap, shape};
+use crate::analysis::definitions::wording::{CurveWords, curve, load_unit};
+
+/// The `curves` of `run.json`.
+pub(super) fn of_cells(cells: &[Value]) -> Vec<Value> {
+    let mut kinds: Vec<(Over, Option<u64>)> = cells.iter().filter_map(|cell| kind(&cell["load"])).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let mut found = Vec::new();
+    for (over, cap) in kinds {
+        let of_kind = cells.iter().filter(|cell| kind(&cell["load"]) == Some((over, cap)));
+        let mut loads: Vec<(f64, &Value)> =
+            of_kind.filter_map(|cell| Some((load(over, cell)?, &cell["windows"]))).collect();
+        loads.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut number = 0;
+        while loads.iter().any(|(_, windows)| windows.get(number).is_some()) {
+            let of_number = |(load, windows): &(f64, &Value)| Some((*load, windows.get(number)?.clone()));
+            let windows: Vec<(f64, Value)> = loads.iter().filter_map(of_number).collect();
+            let names = METRICS.iter().flat_map(|m| COLUMNS.iter().flat_map(move |c| PERCENTILES.map(|p| [*m, *c, p])));
+            found.extend(names.filter_map(|names| one(over, cap, number as u64, names, &windows)));
+            number += 1;
+        }
+    }
+    found
+}
+
+fn kind(load: &Value) -> Option<(Over, Option<u64>)> {
+    match load["model"].as_str()? {
+        "closed" => load["concurrency"].as_u64().map(|_| (Over::Concurrency, None)),
+        "open" => load["rate"].as_f64().map(|_| (Over::Rate, load["concurrency"].as_u64())),
+        _ => None,
+    }
+}
+
+fn load(over: Over, cell: &Value) -> Option<f64> {
+    cell["load"][if over == Over::Rate { "rate" } else { "concurrency" }].as_f64()
+}
+
+fn one(over: Over, cap: Option<u64>, window: u64, names: [&str; 3], windows: &[(f64, Value)]) -> Option<Value> {
+    let [metric, column, percentile] = names;
+    if column == "due" && over != Over::Rate {
+        return None;
+    }
+    let (mut loads, mut ms, mut intervals, mut lacking) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for (load, window) in windows {
+        let d = &window["metrics"][metric][column];
+        let Some(figure) = d[format!("{percentile}_ms")].as_f64() else { continue };
+        let end = |place: usize| d["ci_ms"][percentile][place].as_f64();
+        let interval = end(0).zip(end(1)).map(|(lo, hi)| [lo, hi]);
+        if interval.is_none() && metric != "gap" {
+            lacking.extend(d["n"].as_u64());
+        }
+        loads.push(*load);
+        ms.push(figure);
+        intervals.push(interval);
+    }
+    if ms.len() < 2 {
+        return None;
+    }
+    let shape: Shape = shape(&ms);
+    let overlap = intervals_overlap(shape, &intervals);
+    let (name, unit) = (names.join(" "), load_unit(over, cap));
+    let text = curve(&CurveWords { name, window, loads: &loads, unit, ms: &ms, shape, overlap, lacking });
+    Some(json!({
+        "window": window,
+        "over": over,
+        "at_most": cap,
+        "metric": metric,
+        "column": column,
+        "percentile": percentile,
+        "loads": loads,
+        "ms": ms,
+        "shape": shape,
+        "intervals_overlap": overlap,
+        "text": text,
+    }))
+}
