@@ -367,6 +367,14 @@ run_args! {
     /// End the run when so many requests of a window have failed
     #[arg(long, value_name = "N", help_heading = "Protocol")]
     stop_at_failed: Option<u64>,
+    /// Goals of each request in ms, fixed and hashed before the run: ttft, ttfo, e2e (from due in open loop), tpot, ntpot,
+    /// stall. A load meets them when 99 % of the kept requests do
+    #[arg(long, value_name = "METRIC:MS,..", help_heading = "Protocol")]
+    goodput: Option<List<String>>,
+    /// TOML file of goals: [request] as in --goodput, share = 0.99, [window] with "ttft.p99" = 900 (ms), failed,
+    /// output_tokens_per_s, requests_per_s: each passes, fails, or is inconclusive by its 95 % interval
+    #[arg(long, value_name = "FILE", help_heading = "Protocol")]
+    slo: Option<PathBuf>,
     /// quick, standard, tail (300, 1,000, 10,000 kept a window), seed-v1 (the seed's protocol exactly)
     #[arg(long, value_enum, help_heading = "Protocol")]
     profile: Option<Profile>,

@@ -8,6 +8,7 @@ pub mod campaign;
 pub mod cli;
 pub mod decode;
 pub mod evidence;
+pub mod goals;
 pub mod load_point;
 pub mod plan;
 pub mod probe;

@@ -2,6 +2,7 @@
 
 pub mod calibration;
 mod fitness;
+mod goals;
 pub mod markdown;
 pub mod picture;
 pub mod quantity;

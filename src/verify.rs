@@ -9,6 +9,7 @@ mod client;
 mod distributions;
 mod document;
 mod gates;
+mod goals;
 mod raw;
 #[cfg(test)]
 mod tests;

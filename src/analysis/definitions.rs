@@ -14,6 +14,7 @@
 
 pub mod calibrated;
 pub mod gates;
+pub mod goals;
 pub mod ids;
 pub mod load;
 pub mod rules;

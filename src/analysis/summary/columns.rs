@@ -190,7 +190,7 @@ fn plain(f: &Figures) -> Distribution {
         p95_ms,
         p99_ms,
         p999_ms,
-        ci_ms: serde_json::Map::new(),
+        ci_ms: BTreeMap::new(),
         lo_ms: None,
         hi_ms: None,
         per_class: BTreeMap::new(),

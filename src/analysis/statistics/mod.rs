@@ -1,0 +1,3 @@
+//! Statistics as pure functions of numbers.
+
+pub mod proportion;
