@@ -9,6 +9,7 @@ pub mod cli;
 pub mod decode;
 pub mod evidence;
 pub mod goals;
+pub mod import;
 pub mod load_point;
 pub mod plan;
 pub mod probe;

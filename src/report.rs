@@ -3,6 +3,7 @@
 pub mod calibration;
 mod fitness;
 mod goals;
+pub mod import;
 pub mod markdown;
 pub mod picture;
 pub mod quantity;

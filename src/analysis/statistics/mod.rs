@@ -1,3 +1,4 @@
 //! Statistics as pure functions of numbers.
 
+pub mod order_interval;
 pub mod proportion;
