@@ -43,6 +43,9 @@ pub enum Command {
     /// Put recorded streams through the same parsers, offline: one line of figures for each
     #[command(after_help = DECODE_EXAMPLES)]
     Decode(DecodeArgs),
+    /// Analyse latencies that another tool recorded: percentiles with their intervals, and what n does not carry
+    #[command(after_help = IMPORT_EXAMPLES)]
+    Import(ImportArgs),
     /// Rebuild every published number of a run from its raw files, bit for bit
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(VerifyArgs),
@@ -94,6 +97,16 @@ const DECODE_EXAMPLES: &str = "Example:
   tarebench decode tests/cases/streams.jsonl";
 const VERIFY_EXAMPLES: &str = "Example:
   tarebench verify runs/2026-11-29T18-22-55-campaign";
+
+const IMPORT_EXAMPLES: &str = "Examples:
+  tarebench import study/mistral-3-14B.json
+      the record files of the serverless tail-latency study: sweep, chains, and whether the file agrees with itself
+  tarebench import latencies.csv --total-column wait_s --by arm
+      named columns, a group for each arm; a file of bare numbers is read as total in ms
+
+Forms: JSON with baseline_sweep.concurrency_N.records[] and chained_session; an array, or records, requests, results or
+raw, of objects with ttft_ms, total_ms, max_gap_ms, completion_tokens, error, abandoned_after_ms; one such object a line;
+delimited text (comma, semicolon, tab), whose columns may end in _ms, _us, _ns or _s.";
 
 /// Comma-separated numbers; in TOML a number, a list, or such a string.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -367,6 +380,14 @@ run_args! {
     /// End the run when so many requests of a window have failed
     #[arg(long, value_name = "N", help_heading = "Protocol")]
     stop_at_failed: Option<u64>,
+    /// Goals of each request in ms, fixed and hashed before the run: ttft, ttfo, e2e (from due in open loop), tpot, ntpot,
+    /// stall. A load meets them when 99 % of the kept requests do
+    #[arg(long, value_name = "METRIC:MS,..", help_heading = "Protocol")]
+    goodput: Option<List<String>>,
+    /// TOML file of goals: [request] as in --goodput, share = 0.99, [window] with "ttft.p99" = 900 (ms), failed,
+    /// output_tokens_per_s, requests_per_s: each passes, fails, or is inconclusive by its 95 % interval
+    #[arg(long, value_name = "FILE", help_heading = "Protocol")]
+    slo: Option<PathBuf>,
     /// quick, standard, tail (300, 1,000, 10,000 kept a window), seed-v1 (the seed's protocol exactly)
     #[arg(long, value_enum, help_heading = "Protocol")]
     profile: Option<Profile>,
@@ -413,6 +434,54 @@ run_args! {
     /// Print the plan and what it will take; send no request
     #[arg(long, help_heading = "Output")]
     dry_run: bool,
+}
+
+/// Flags of `import`.
+#[derive(Clone, Debug, Args)]
+pub struct ImportArgs {
+    /// Files of records
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Delimited text: column of the time to first token [default: ttft, time_to_first_token, first_token]
+    #[arg(long, value_name = "NAME")]
+    pub ttft_column: Option<String>,
+    /// Delimited text: column of the total [default: total, e2e, e2el, latency, duration, elapsed]
+    #[arg(long, value_name = "NAME")]
+    pub total_column: Option<String>,
+    /// Delimited text: a group for each value of this column
+    #[arg(long, value_name = "NAME")]
+    pub by: Option<String>,
+    /// Delimited text: unit of columns whose names do not tell [default: ms]
+    #[arg(long, value_enum, value_name = "UNIT")]
+    pub unit: Option<TimeUnit>,
+    /// Print one JSON document a file, one a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A unit of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TimeUnit {
+    /// Seconds
+    S,
+    /// Milliseconds
+    Ms,
+    /// Microseconds
+    Us,
+    /// Nanoseconds
+    Ns,
+}
+
+impl TimeUnit {
+    /// ms in one of them.
+    pub fn ms(self) -> f64 {
+        match self {
+            TimeUnit::S => 1e3,
+            TimeUnit::Ms => 1.0,
+            TimeUnit::Us => 1e-3,
+            TimeUnit::Ns => 1e-6,
+        }
+    }
 }
 
 /// Which usage the mock's streamed replies carry.

@@ -8,6 +8,8 @@ pub mod campaign;
 pub mod cli;
 pub mod decode;
 pub mod evidence;
+pub mod goals;
+pub mod import;
 pub mod load_point;
 pub mod plan;
 pub mod probe;

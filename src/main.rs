@@ -19,7 +19,10 @@ use tarebench::calibrations::document::Calibration;
 use tarebench::calibrations::identity::Host;
 use tarebench::calibrations::store::{self, Found};
 use tarebench::campaign::{self, Ended, Voice, mock_child};
-use tarebench::cli::{CalibrateArgs, Cli, Command, DecodeArgs, MockArgs, MockUsage, ProbeArgs, RunArgs, VerifyArgs};
+use tarebench::cli::{
+    CalibrateArgs, Cli, Command, DecodeArgs, ImportArgs, MockArgs, MockUsage, ProbeArgs, RunArgs, VerifyArgs,
+};
+use tarebench::import::{self, Imported};
 use tarebench::plan::{Plan, key_policy, secrets};
 use tarebench::probe::{OneRequest, show};
 use tarebench::target::address::Target;
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         Command::Mock(args) => mock(*args),
         Command::Probe(args) => probe(&args),
         Command::Decode(args) => decode_file(&args),
+        Command::Import(args) => import_files(&args),
         Command::Verify(args) => Ok(verify_dir(&args)),
     };
     match done {
@@ -325,6 +329,28 @@ fn mock(args: MockArgs) -> anyhow::Result<u8> {
         }
     }
     Ok(0)
+}
+
+fn import_files(args: &ImportArgs) -> anyhow::Result<u8> {
+    let columns = import::Columns {
+        ttft: args.ttft_column.clone(),
+        total: args.total_column.clone(),
+        by: args.by.clone(),
+        unit_ms: args.unit.map(|unit| unit.ms()),
+    };
+    let mut status = 0;
+    for path in &args.files {
+        match Imported::from_file(path, &columns) {
+            Ok(imported) if args.json => tell(&(serde_json::to_string(&imported)? + "\n")),
+            Ok(imported) => tell(&report::import::render(&imported)),
+            // the other files can be read all the same
+            Err(error) => {
+                eprintln!("error: {error}");
+                status = FAILED;
+            }
+        }
+    }
+    Ok(status)
 }
 
 fn probe(args: &ProbeArgs) -> anyhow::Result<u8> {

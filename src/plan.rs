@@ -1,6 +1,7 @@
 //! What was typed becomes what is meant, once: a checked and hashed plan. Deeper code sees no string option.
 
 use crate::cli::{Arm, Connection, Profile, Proof, RunArgs, Stamps};
+use crate::goals::{BadGoals, Goals};
 use crate::load_point::{Cell, Extent};
 use crate::target::openai::{Api, TokenProof};
 use crate::workload::{BadWorkload, Lengths, Workload, hex, nonce};
@@ -114,6 +115,8 @@ pub struct Plan {
     pub max_failed: f64,
     /// Failed requests of a window that end the run.
     pub stop_at_failed: Option<u64>,
+    /// What the load must keep to.
+    pub goals: Option<Goals>,
     /// Client architecture: what was asked for, or the default.
     pub arm: Arm,
     /// Stamps asked for.
@@ -166,6 +169,14 @@ pub enum BadPlan {
         flag: &'static str,
         /// What it belongs to.
         other: &'static str,
+    },
+    /// `--goodput`, `--slo`.
+    #[error("{flag}: {bad}")]
+    Goals {
+        /// Which.
+        flag: String,
+        /// What is wrong.
+        bad: BadGoals,
     },
     /// `--api-key-env`.
     #[error("--api-key-env {0}: that variable is not set; export it, or leave the flag out")]
@@ -270,6 +281,7 @@ impl Plan {
             ]),
             max_failed,
             stop_at_failed: args.stop_at_failed,
+            goals: goals(args)?,
             arm: args.arm.unwrap_or(Arm::Uring),
             arm_by_name: args.arm.is_some(),
             stamps: args.stamps.unwrap_or(Stamps::Kernel),
@@ -366,6 +378,23 @@ fn lengths(args: &RunArgs) -> Result<Lengths, BadWorkload> {
         }),
         other => Err(BadWorkload::Unknown(other.to_owned())),
     }
+}
+
+/// The file is read here, once: the plan holds what it says.
+fn goals(args: &RunArgs) -> Result<Option<Goals>, BadPlan> {
+    let flag = args.slo.as_ref().map(|path| format!("--slo {}", path.display()));
+    let text = match (&args.slo, &flag) {
+        (Some(path), Some(flag)) => Some(
+            std::fs::read_to_string(path)
+                .map_err(|error| BadPlan::Goals { flag: flag.clone(), bad: BadGoals::File(error.to_string()) })?,
+        ),
+        _ => None,
+    };
+    let goodput = args.goodput.as_ref().map_or(&[][..], |list| &list.0);
+    Goals::new(text.as_deref(), goodput).map_err(|bad| {
+        let of_flag = matches!(bad, BadGoals::Form(_)) || args.slo.is_none();
+        BadPlan::Goals { flag: flag.filter(|_| !of_flag).unwrap_or_else(|| "--goodput".to_owned()), bad }
+    })
 }
 
 fn extra_body(text: Option<&str>) -> Result<Map<String, Value>, BadPlan> {
@@ -497,6 +526,28 @@ mod tests {
         assert_eq!(plan(|a| a.out = Some("x".into())).expect("ok").hash("m"), base);
         assert_ne!(plan(|a| a.seed = Some(8)).expect("ok").hash("m"), base);
         assert_ne!(plan(|_| {}).expect("ok").hash("n"), base);
+    }
+
+    #[test]
+    fn goals_are_part_of_the_plan() {
+        let file = tempfile::NamedTempFile::new().expect("file");
+        std::fs::write(file.path(), "[window]\n\"ttft.p99\" = 900\n").expect("written");
+        let with = |goodput: Option<&str>| {
+            plan(|a| {
+                a.slo = Some(file.path().to_owned());
+                a.goodput = goodput.map(|text| text.parse().expect("list"));
+            })
+        };
+        let goals = with(Some("ttft:500,tpot:40")).expect("ok").goals.expect("goals");
+        assert_eq!((goals.request.len(), goals.window.len()), (2, 1));
+        assert_ne!(with(None).expect("ok").hash("m"), plan(|_| {}).expect("ok").hash("m"));
+        let said = with(Some("ttft")).expect_err("refused").to_string();
+        assert!(said.starts_with("--goodput: \"ttft\""), "{said}");
+        std::fs::write(file.path(), "[windows]\n").expect("written");
+        let said = with(None).expect_err("refused").to_string();
+        assert!(said.starts_with(&format!("--slo {}", file.path().display())) && said.contains("windows"), "{said}");
+        let said = plan(|a| a.slo = Some("/nowhere/slo.toml".into())).expect_err("refused").to_string();
+        assert!(said.starts_with("--slo /nowhere/slo.toml"), "{said}");
     }
 
     #[test]

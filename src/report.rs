@@ -3,6 +3,8 @@
 pub mod calibration;
 mod curves;
 mod fitness;
+mod goals;
+pub mod import;
 mod intervals;
 pub mod markdown;
 pub mod picture;

@@ -10,6 +10,7 @@ mod curves;
 mod distributions;
 mod document;
 mod gates;
+mod goals;
 mod raw;
 #[cfg(test)]
 mod tests;

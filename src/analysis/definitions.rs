@@ -15,6 +15,7 @@
 pub mod calibrated;
 pub mod curve;
 pub mod gates;
+pub mod goals;
 pub mod ids;
 pub mod load;
 pub mod rules;

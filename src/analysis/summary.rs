@@ -8,6 +8,7 @@ mod client;
 mod columns;
 mod curves;
 mod fitness;
+mod goals;
 mod ledger;
 mod noise;
 mod occupancy;
@@ -23,6 +24,7 @@ use serde_json::Value;
 
 use crate::analysis::definitions::{ids, rules, wording};
 use crate::analysis::percentiles::PUBLISHED;
+use crate::goals::Goals;
 use crate::rundir::run_json::{Cell, RunJson, RunVerdict, SCHEMA, VerdictKind, Window};
 use crate::rundir::window::{LoadModel, WindowRow};
 use calibrated::Calibration;
@@ -43,8 +45,10 @@ pub fn summarise(dir: &Path) -> Result<RunJson, SummaryError> {
         Ok(found) => (found, None),
         Err(fault) => (None, Some(wording::calibration_unusable(&fault))),
     };
+    let goals = plan_goals(&plan)?;
     let max_failed = plan.get("max_failed").and_then(Value::as_f64).unwrap_or(rules::MAX_FAILED);
-    let mut figures = Figures::new(&windows.rows, Context { health: Health::new(health), calibration, max_failed });
+    let mut figures =
+        Figures::new(&windows.rows, Context { health: Health::new(health), calibration, goals, max_failed });
     let requests_tail = read_rows(dir, &mut |row, h, line| figures.take(&row, h, line))?;
     let (cells, orphans) = figures.cells()?;
 
@@ -94,6 +98,7 @@ type Orphans = BTreeMap<(u32, u32), u64>;
 struct Context {
     health: Health,
     calibration: Option<Calibration>,
+    goals: Option<Goals>,
     max_failed: f64,
 }
 
@@ -125,7 +130,7 @@ impl<'a> Figures<'a> {
             ));
         }
         let tally = self.open.entry(index).or_insert_with(|| WindowTally::new(bounds));
-        tally.take(row, h)?;
+        tally.take(row, h, self.context.goals.as_ref())?;
         if tally.rows() == bounds.rows {
             self.close(index)?;
         }
@@ -175,6 +180,12 @@ fn window_verdicts(cell: &Cell) -> Vec<RunVerdict> {
         found.extend(failed.map(|v| of(window, "failed", v.text.clone())));
     }
     found
+}
+
+/// The goals fixed before the run.
+fn plan_goals(plan: &Value) -> Result<Option<Goals>, SummaryError> {
+    let broken = |e: serde_json::Error| SummaryError::Line { file: "plan.json", line: 1, text: format!("goals: {e}") };
+    plan.get("goals").map_or(Ok(None), |goals| serde_json::from_value(goals.clone()).map_err(broken))
 }
 
 /// `cells` x `windows` of the plan, where it tells.

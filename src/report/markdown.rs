@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::analysis::definitions::rules::GateState;
 use crate::report::quantity::{between, count, fraction, percent, percentile, rate};
-use crate::report::{curves, fitness, intervals, terminal};
+use crate::report::{curves, fitness, goals, intervals, terminal};
 use crate::rundir::row::Outcome;
 use crate::rundir::run_json::{Cell, Distribution, RunJson, Window};
 
@@ -98,6 +98,9 @@ fn section_window(md: &mut String, window: &Window) {
     metrics(md, window);
     by_conn(md, window);
     work(md, window);
+    for (sentence, _) in window.goals.iter().flat_map(goals::sentences) {
+        push(md, &format!("- goal: {}\n", cell_text(&sentence)));
+    }
     client(md, window);
     first_requests(md, window);
     verdicts(md, window);

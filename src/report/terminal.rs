@@ -1,7 +1,7 @@
 //! A campaign on a terminal, at most 100 columns wide.
 
 use crate::report::quantity::{between, count, fraction, latency, percent, percentile, rate};
-use crate::report::{curves, fitness, intervals};
+use crate::report::{curves, fitness, goals, intervals};
 use crate::rundir::run_json::{Cell, Distribution, Requests, RunJson, Throughput, Verdict, VerdictKind, Window};
 use crate::rundir::window::{Load, LoadModel};
 
@@ -75,6 +75,7 @@ impl Paper {
         self.table(window, load);
         self.throughput(&window.throughput, window);
         self.rates(window, load);
+        self.goals(window);
         self.client(window);
         self.first_requests(window);
         self.verdicts(window);
@@ -231,6 +232,13 @@ impl Paper {
         if load.model != LoadModel::Closed {
             let (offered, achieved) = (rate(window.offered_rps), rate(window.achieved_rps));
             self.entry(Tone::Plain, "load", &format!("{offered} requests/s offered   {achieved} achieved"));
+        }
+    }
+
+    fn goals(&mut self, window: &Window) {
+        for (sentence, passed) in window.goals.iter().flat_map(goals::sentences) {
+            let tone = if passed { Tone::Plain } else { Tone::Alarm };
+            self.entry(tone, "goal", &sentence);
         }
     }
 

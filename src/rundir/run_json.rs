@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::analysis::definitions::curve::{Over, Shape};
+use crate::analysis::definitions::goals::Answer;
 use crate::analysis::definitions::rules::GateState;
+use crate::goals::{RequestMetric, WindowFigure};
 use crate::rundir::window::{Counters, Load};
 
 /// Its `schema`.
@@ -146,8 +148,62 @@ pub struct Window {
     pub flags: BTreeMap<String, FlagCount>,
     /// Whether it was cut short.
     pub interrupted: bool,
+    /// How it stands to the goals fixed before the run; null without any.
+    pub goals: Option<GoalsMet>,
     /// SHA-256 of the realised trace.
     pub trace_hash: String,
+}
+
+/// A window against its goals.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GoalsMet {
+    /// The goals of a request; null without any.
+    pub request: Option<Goodput>,
+    /// Each goal of a window.
+    pub window: Vec<LimitMet>,
+}
+
+/// How many requests met their goals.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Goodput {
+    /// Metric and its limit in ms; ttft, ttfo and e2e from due in open loop, the others gross.
+    pub goals: BTreeMap<RequestMetric, f64>,
+    /// Kept requests.
+    pub kept: u64,
+    /// Those that are ok with every figure within its limit.
+    pub met: u64,
+    /// Those with a figure that is not defined and none above: they may have met the goals.
+    pub unknown: u64,
+    /// `met / kept`.
+    pub share: Option<f64>,
+    /// 95 % interval of the share (Clopper and Pearson): from `met` below, with `unknown` above.
+    pub ci: Option<[f64; 2]>,
+    /// The share that is asked for.
+    pub needed: f64,
+    /// Requests/s that met the goals, in the time of the throughput.
+    pub requests_per_s: Option<f64>,
+    /// Whether `share` reaches `needed`; null where gross is withheld.
+    pub reached: Option<bool>,
+    /// What the interval allows to say of it.
+    pub answer: Answer,
+}
+
+/// One goal of a window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LimitMet {
+    /// `ttft.p99`, `failed`, ..
+    pub figure: WindowFigure,
+    /// At most, or of rates at least: ms, a share, per s.
+    pub limit: f64,
+    /// What was found.
+    pub found: Option<f64>,
+    /// Its 95 % interval.
+    pub ci: Option<[f64; 2]>,
+    /// What the interval allows to say.
+    pub answer: Answer,
 }
 
 /// Requests by what became of them. `due = not_sent + sent`, `sent = dropped + kept`,

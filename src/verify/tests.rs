@@ -68,6 +68,36 @@ fn one_digit_in_each_file_is_found() {
     assert!(found.starts_with("report.md:"), "{found}");
 }
 
+#[test]
+fn goals_are_judged_from_the_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut specimen = Specimen::two_windows();
+    specimen.plan["goals"] = json!({
+        "request": {"ttft": 5.03, "tpot": 1.6}, "share": 0.99,
+        "window": {"e2e.p50": 9.0, "stall.p95": 1.0, "failed": 0.5, "output_tokens_per_s": 1e6, "gap.p999": 3.0},
+    });
+    publish(&mut specimen, dir.path());
+    verify(dir.path()).unwrap();
+    let run = summarise(dir.path()).unwrap();
+    let goals = run.cells[0].windows[0].goals.as_ref().unwrap();
+    let request = goals.request.as_ref().unwrap();
+    // 28 are kept, one of them failed
+    assert_eq!((request.kept, request.met, request.unknown, request.reached), (28, 27, 0, Some(false)));
+    assert!(request.ci.unwrap()[0] < 27.0 / 28.0 && request.ci.unwrap()[1] > 0.99);
+    let said: Vec<(String, Value)> = goals.window.iter().map(|l| (l.figure.to_string(), json!(l.answer))).collect();
+    let expected = [
+        ("e2e.p50", "pass"),
+        ("gap.p999", "not_judged"),
+        ("stall.p95", "inconclusive"),
+        ("failed", "pass"),
+        ("output_tokens_per_s", "fail"),
+    ];
+    assert_eq!(said, expected.map(|(name, answer)| (name.to_owned(), json!(answer))));
+    change(dir.path(), "run.json", "\"met\": 27", "\"met\": 28");
+    let found = verify(dir.path()).unwrap_err().to_string();
+    assert!(found.contains("goals.request.met: stored 28, recomputed 27"), "{found}");
+}
+
 /// Files that no figure of run.json is made of.
 #[test]
 fn a_changed_file_is_named() {

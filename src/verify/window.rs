@@ -8,6 +8,7 @@ use super::calibrated;
 use super::client::Samples;
 use super::distributions::{Forbidden, Metric, distribution};
 use super::gates::{self, Evidence};
+use super::goals::Judged;
 use super::max_failed;
 use super::raw::number;
 use crate::analysis::definitions::load::{self, TokenTrail};
@@ -87,6 +88,15 @@ impl Recount<'_> {
             }
         }
         let by_conn = self.by_conn(forbidden, &mut verdicts);
+        let judged = Judged {
+            kept: &self.kept,
+            closed: self.closed,
+            open: !self.closed_loop(),
+            no_gross,
+            span: self.throughput_bounds(),
+            window: &json!({"throughput": throughput, "metrics": metrics}),
+        };
+        let goals = judged.by(plan);
         let counted = || self.ok.iter().filter(|r| r.token_events > 0 && r.completion_tokens.is_some());
         let events: u64 = counted().map(|r| u64::from(r.token_events)).sum();
         let tokens = definitions::tokens(counted().filter_map(|r| r.completion_tokens));
@@ -112,6 +122,7 @@ impl Recount<'_> {
             "finish_reasons": self.finish_reasons(),
             "flags": self.flags(),
             "interrupted": self.line["interrupted"],
+            "goals": goals,
             "trace_hash": self.line["trace_hash"],
         })
     }

@@ -2,3 +2,4 @@
 
 pub mod cluster_bootstrap;
 pub mod order_interval;
+pub mod proportion;

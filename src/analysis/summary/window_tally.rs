@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use super::calibrated::Calibration;
 use super::columns::{self, Print, Spread, Withheld};
 use super::fitness::{self, Signals};
+use super::goals::{self, Keeping};
 use super::ledger::Ledger;
 use super::occupancy::Occupancy;
 use super::{Context, SummaryError};
 use crate::analysis::definitions::load::{self, TokenTrail};
 use crate::analysis::definitions::{self, per_second, rules, seconds, share, wording};
 use crate::analysis::percentiles::{self, PUBLISHED};
+use crate::goals::Goals;
 use crate::rundir::row::{Outcome, Phase, Row, StampSource};
 use crate::rundir::run_json::{
     ByConn, CalibratedNet, ClientLoad, ConnRow, Connect, Distribution, FirstRequest, FlagCount, Metrics, Rates,
@@ -37,6 +39,7 @@ pub(super) struct WindowTally<'a> {
     latency: Latency,
     ledger: Ledger,
     client_failures: u64,
+    keeping: Keeping,
     /// Known or lower bounds of ttft and e2e of requests that timed out or were censored.
     incomplete: Incomplete,
 }
@@ -127,6 +130,7 @@ impl<'a> WindowTally<'a> {
             latency: Latency::default(),
             ledger: Ledger::default(),
             client_failures: 0,
+            keeping: Keeping::default(),
             incomplete: Incomplete::default(),
         }
     }
@@ -135,7 +139,7 @@ impl<'a> WindowTally<'a> {
         self.rows
     }
 
-    pub(super) fn take(&mut self, row: &Row, h: &str) -> Result<(), SummaryError> {
+    pub(super) fn take(&mut self, row: &Row, h: &str, goals: Option<&Goals>) -> Result<(), SummaryError> {
         self.rows += 1;
         h.clone_into(&mut self.last_h);
         if (row.phase == Phase::Warmup) != (row.trace_id < self.bounds.drop) {
@@ -155,7 +159,12 @@ impl<'a> WindowTally<'a> {
         self.sent(row);
         match row.phase {
             Phase::Warmup => self.requests.dropped += 1,
-            Phase::Measured => self.kept(row),
+            Phase::Measured => {
+                self.kept(row);
+                if let Some(goals) = goals {
+                    self.keeping.take(row, goals, self.bounds);
+                }
+            }
         }
         Ok(())
     }
@@ -285,6 +294,17 @@ impl<'a> WindowTally<'a> {
             first.ttft_net_ms = first.ttft_net_ms.filter(|_| !withheld.net);
         }
         self.first_requests.sort_by_key(|r| r.trace_id);
+        let goals = context.goals.as_ref().map(|asked| {
+            let found = goals::Found {
+                bounds,
+                requests: &self.requests,
+                throughput: &throughput,
+                span: throughput_span,
+                metrics: &metrics,
+                no_gross: withheld.gross,
+            };
+            self.keeping.print(asked, &found)
+        });
         let ok = self.requests.ok;
         Ok(Window {
             window: bounds.window,
@@ -306,6 +326,7 @@ impl<'a> WindowTally<'a> {
             finish_reasons: self.finish_reasons.into_iter().filter_map(|(r, n)| Some((r, share(n, ok)?))).collect(),
             flags: self.flags,
             interrupted: bounds.interrupted,
+            goals,
             trace_hash: bounds.trace_hash.clone(),
             requests: self.requests,
         })
