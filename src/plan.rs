@@ -1,6 +1,7 @@
 //! What was typed becomes what is meant, once: a checked and hashed plan. Deeper code sees no string option.
 
-use crate::cli::{Arm, Connection, Profile, Proof, RunArgs, Stamps};
+use crate::cli::{Arm, Connection, InterleaveOrder, Profile, Proof, RunArgs, Stamps};
+use crate::interleave::{Order, Sequence};
 use crate::load_point::{Cell, Extent};
 use crate::target::openai::{Api, TokenProof};
 use crate::workload::{BadWorkload, Lengths, Workload, hex, nonce};
@@ -62,6 +63,15 @@ pub enum Calibrations {
     In(Option<PathBuf>),
     /// Nowhere, for this reason.
     Unused(String),
+}
+
+/// Another server whose campaign takes turns with this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interleave {
+    /// Base URL of arm B.
+    pub url: String,
+    /// Order within the pairs of windows.
+    pub order: Order,
 }
 
 /// A checked plan. What is serialised is what `plan_hash` covers; it decides every byte that is sent, but for
@@ -130,6 +140,9 @@ pub struct Plan {
     /// The architecture was asked for by name: nothing else will do.
     pub arm_by_name: bool,
     #[serde(skip)]
+    /// Arm B, when there are two.
+    pub interleave: Option<Interleave>,
+    #[serde(skip)]
     /// The bounded waits.
     pub limits: Limits,
     #[serde(skip)]
@@ -166,6 +179,16 @@ pub enum BadPlan {
         flag: &'static str,
         /// What it belongs to.
         other: &'static str,
+    },
+    /// Two flags that do not go together.
+    #[error("{flag} and {other} do not go together: {why}")]
+    Together {
+        /// One.
+        flag: &'static str,
+        /// The other.
+        other: &'static str,
+        /// Why not, and what to do.
+        why: &'static str,
     },
     /// `--api-key-env`.
     #[error("--api-key-env {0}: that variable is not set; export it, or leave the flag out")]
@@ -277,6 +300,7 @@ impl Plan {
             workers: args.workers,
             cores: args.cores.as_ref().map(|c| c.0.clone()),
             declared: args.declare.iter().map(|p| (p.0.clone(), p.1.clone())).collect(),
+            interleave: interleave(args)?,
             limits: Limits { connect, stall, request, drain: default.drain },
             target: TargetWords {
                 base_url: args.base_url.clone(),
@@ -302,6 +326,39 @@ impl Plan {
     /// SHA-256 of the plan and the model it was resolved to, hex.
     pub fn hash(&self, model: &str) -> String {
         hex(&Sha256::digest(json!({"plan": self, "model": model}).to_string()))
+    }
+
+    /// What decides which requests and windows count, fixed before the first request: the drop rule, the numbers, what
+    /// invalidates a window or ends the run, and the goals.
+    pub fn rules(&self) -> Value {
+        let plan = serde_json::to_value(self).unwrap_or_default();
+        json!({
+            "drop": self.drop,
+            "num_prompts": self.num_prompts,
+            "windows": self.windows,
+            "min_duration_s": self.min_duration_s,
+            "max_failed": self.max_failed,
+            "stop_at_failed": self.stop_at_failed,
+            "goals": plan.get("goals").cloned().unwrap_or_else(|| json!([])),
+        })
+    }
+
+    /// SHA-256 of `rules` as they are written, hex.
+    pub fn rules_hash(rules: &Value) -> String {
+        hex(&Sha256::digest(rules.to_string()))
+    }
+
+    /// The plan of arm B: the same but for the server. None: there is one arm only.
+    pub fn other_arm(&self) -> Option<Plan> {
+        let url = &self.interleave.as_ref()?.url;
+        let target = TargetWords { base_url: Some(url.clone()), ..self.target.clone() };
+        Some(Plan { base_url: url.clone(), target, interleave: None, ..self.clone() })
+    }
+
+    /// The order of the windows of two arms, from the plan's seed. None: there is one arm only.
+    pub fn sequence(&self) -> Option<Sequence> {
+        let order = self.interleave.as_ref()?.order;
+        Some(Sequence::draw(order, self.workload.seed, self.cells.len(), self.windows))
     }
 
     /// Most connections at once.
@@ -354,6 +411,28 @@ fn cells(args: &RunArgs, extent: Extent) -> Result<Vec<Cell>, BadPlan> {
         }
     }
     Ok(cells)
+}
+
+/// Arm B, when it is asked for.
+fn interleave(args: &RunArgs) -> Result<Option<Interleave>, BadPlan> {
+    let Some(url) = args.interleave.clone() else {
+        return match args.interleave_order {
+            None => Ok(None),
+            Some(_) => Err(BadPlan::Alone { flag: "--interleave-order", other: "--interleave" }),
+        };
+    };
+    if args.base_url.is_none() {
+        return Err(BadPlan::Alone { flag: "--interleave", other: "--base-url" });
+    }
+    if args.address.is_some() {
+        let why = "one address cannot be that of both servers; put addresses into the URLs";
+        return Err(BadPlan::Together { flag: "--interleave", other: "--address", why });
+    }
+    let order = match args.interleave_order {
+        Some(InterleaveOrder::Pairs) => Order::Pairs,
+        Some(InterleaveOrder::Abba) | None => Order::Abba,
+    };
+    Ok(Some(Interleave { url, order }))
 }
 
 fn lengths(args: &RunArgs) -> Result<Lengths, BadWorkload> {
@@ -497,6 +576,47 @@ mod tests {
         assert_eq!(plan(|a| a.out = Some("x".into())).expect("ok").hash("m"), base);
         assert_ne!(plan(|a| a.seed = Some(8)).expect("ok").hash("m"), base);
         assert_ne!(plan(|_| {}).expect("ok").hash("n"), base);
+    }
+
+    #[test]
+    fn rules_are_what_was_fixed_and_nothing_else() {
+        let rules = |change: fn(&mut RunArgs)| plan(change).expect("ok").rules();
+        let base = rules(|_| {});
+        let words = r#"{"drop":10,"num_prompts":300,"windows":2,"min_duration_s":2.0,"max_failed":0.01,"stop_at_failed":null,"goals":[]}"#;
+        assert_eq!(base.to_string(), words);
+        assert_eq!(rules(|a| a.seed = Some(8)), base);
+        let hash = Plan::rules_hash(&base);
+        let others: [fn(&mut RunArgs); 6] = [
+            |a| a.drop = Some(9),
+            |a| a.num_prompts = Some(299),
+            |a| a.windows = Some(3),
+            |a| a.min_duration = Some(1.0),
+            |a| a.max_failed = Some(0.02),
+            |a| a.stop_at_failed = Some(5),
+        ];
+        assert!(others.into_iter().all(|change| Plan::rules_hash(&rules(change)) != hash));
+    }
+
+    #[test]
+    fn two_arms_differ_in_the_server_only() {
+        let two = |change: fn(&mut RunArgs)| {
+            plan(|a| {
+                (a.base_url, a.interleave) = (Some("http://a".to_owned()), Some("http://b".to_owned()));
+                change(a);
+            })
+        };
+        let a = two(|_| {}).expect("ok");
+        let b = a.other_arm().expect("two arms");
+        assert_eq!((b.base_url.as_str(), b.target.base_url.as_deref()), ("http://b", Some("http://b")));
+        let alone = plan(|args| args.base_url = Some("http://a".to_owned())).expect("ok");
+        assert_eq!(a.hash("m"), alone.hash("m"), "the order decides nothing that is sent");
+        assert_eq!(Plan { base_url: a.base_url.clone(), ..b.clone() }.hash("m"), a.hash("m"));
+        assert_eq!((b.other_arm(), alone.sequence()), (None, None));
+        assert_eq!(a.sequence(), Some(Sequence::draw(Order::Abba, 7, 3, 2)));
+        assert!(two(|a| a.base_url = None).expect_err("refused").to_string().contains("--base-url"));
+        assert!(two(|a| a.address = Some("::1".to_owned())).expect_err("refused").to_string().contains("--address"));
+        let order = plan(|a| a.interleave_order = Some(InterleaveOrder::Pairs)).expect_err("refused").to_string();
+        assert!(order.starts_with("--interleave-order has no meaning without --interleave"), "{order}");
     }
 
     #[test]
