@@ -49,6 +49,9 @@ pub enum Command {
     /// Rebuild every published number of a run from its raw files, bit for bit
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(VerifyArgs),
+    /// Every campaign that was ever started beside a ledger, how each ended, and whether a line is missing
+    #[command(after_help = LEDGER_EXAMPLES)]
+    Ledger(LedgerArgs),
 }
 
 const RUN_EXAMPLES: &str = "Examples:
@@ -62,6 +65,8 @@ const RUN_EXAMPLES: &str = "Examples:
       open loop: requests arrive as a Poisson process, however slow the server is
   tarebench run --config campaign.toml --seed 8
       flags win over the file
+  tarebench run --base-url http://gpu-7:8000 --interleave http://gpu-8:8000 --windows 4 --max-concurrency 8
+      two servers in turns (ABBAABBA); --json then prints {\"a\": run.json, \"b\": run.json}
 
 Exit status: 0 complete and valid; 1 could not be carried out; 2 wrong usage; 3 complete, but a window is
 invalid or too many requests failed; 130 interrupted, everything measured kept.";
@@ -107,6 +112,14 @@ const IMPORT_EXAMPLES: &str = "Examples:
 Forms: JSON with baseline_sweep.concurrency_N.records[] and chained_session; an array, or records, requests, results or
 raw, of objects with ttft_ms, total_ms, max_gap_ms, completion_tokens, error, abandoned_after_ms; one such object a line;
 delimited text (comma, semicolon, tab), whose columns may end in _ms, _us, _ns or _s.";
+const LEDGER_EXAMPLES: &str = "Examples:
+  tarebench ledger
+      the campaigns in runs/
+  tarebench ledger runs/2026-11-29T18-22-55-campaign --verify
+      those beside this run, and the files of each against what its end line says of them
+
+Exit status: 0 the chain is whole; 1 there is no ledger, or it is not what was written: a line was changed or removed, or
+(--verify) a file is another one.";
 
 /// Comma-separated numbers; in TOML a number, a list, or such a string.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -200,6 +213,16 @@ impl From<Arm> for DriverKind {
             Arm::Epoll => DriverKind::Epoll,
         }
     }
+}
+
+/// Order of the windows of two arms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InterleaveOrder {
+    /// ABBA or BAAB, drawn for each load point.
+    Abba,
+    /// Drawn for each pair.
+    Pairs,
 }
 
 /// How a server proves tokens that have no text.
@@ -302,6 +325,15 @@ run_args! {
     /// Wait so long for a port that is closed, or a server that is still loading (503) [default: 0]
     #[arg(long, value_name = "SECONDS", help_heading = "Target")]
     wait: Option<f64>,
+
+    /// A second server, B, measured in turns with --base-url, A: same flags, requests, headers and key, two run
+    /// directories (a and b in --out), and of each window of A one of B right before or after it
+    #[arg(long, value_name = "URL", help_heading = "Target")]
+    interleave: Option<String>,
+    /// Which arm goes first: abba (drawn for the first window of each load point, then in turn) or pairs (drawn for each
+    /// pair of windows; compare can then use the sign-flip test) [default: abba]
+    #[arg(long, value_enum, value_name = "ORDER", help_heading = "Target")]
+    interleave_order: Option<InterleaveOrder>,
 
     /// Closed loop: so many requests at once; a list gives several load points [default: 1,8,50]. With --request-rate:
     /// a cap, and lists of both are all pairs [default then: as many as a window has requests, at most 4096]
@@ -712,6 +744,20 @@ pub struct VerifyArgs {
     /// Run directory
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
+}
+
+/// Flags of `ledger`.
+#[derive(Clone, Debug, Args)]
+pub struct LedgerArgs {
+    /// A ledger, a directory with one, or a run directory beside one
+    #[arg(value_name = "PATH", default_value = "runs")]
+    pub path: PathBuf,
+    /// Print it as JSON, and nothing else
+    #[arg(long)]
+    pub json: bool,
+    /// Hold the files of every run directory that is still there against the SHA-256 in its end line, too
+    #[arg(long)]
+    pub verify: bool,
 }
 
 #[cfg(test)]

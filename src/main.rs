@@ -20,8 +20,10 @@ use tarebench::calibrations::identity::Host;
 use tarebench::calibrations::store::{self, Found};
 use tarebench::campaign::{self, Ended, Voice, mock_child};
 use tarebench::cli::{
-    CalibrateArgs, Cli, Command, DecodeArgs, ImportArgs, MockArgs, MockUsage, ProbeArgs, RunArgs, VerifyArgs,
+    CalibrateArgs, Cli, Command, DecodeArgs, ImportArgs, LedgerArgs, MockArgs, MockUsage, ProbeArgs, RunArgs, VerifyArgs,
 };
+use tarebench::disclosure::ledger::book::Book;
+use tarebench::disclosure::ledger::{neighbours, read};
 use tarebench::import::{self, Imported};
 use tarebench::plan::{Plan, key_policy, secrets};
 use tarebench::probe::{OneRequest, show};
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         Command::Decode(args) => decode_file(&args),
         Command::Import(args) => import_files(&args),
         Command::Verify(args) => Ok(verify_dir(&args)),
+        Command::Ledger(args) => ledger(&args),
     };
     match done {
         Ok(0) if OUTPUT_LOST.load(Ordering::Relaxed) => ExitCode::from(FAILED),
@@ -80,7 +83,11 @@ fn run(args: RunArgs) -> anyhow::Result<u8> {
     };
     let stop = stop_on_signals()?;
     let voice = Voice { quiet: plan.output.quiet };
-    match campaign::run(&plan, &stop, &voice) {
+    let ended = match plan.interleave {
+        None => campaign::run(&plan, &stop, &voice).map(|ended| ended.map(|ended| vec![ended])),
+        Some(_) => campaign::run_interleaved(&plan, &stop, &voice).map(|ended| ended.map(Vec::from)),
+    };
+    match ended {
         Err(error) if stop.load(Ordering::Relaxed) => {
             eprintln!("error: {error:#}");
             Ok(INTERRUPTED)
@@ -88,10 +95,23 @@ fn run(args: RunArgs) -> anyhow::Result<u8> {
         Err(error) => Err(error),
         Ok(None) => Ok(0),
         Ok(Some(ended)) => {
-            print_report(&plan, &ended)?;
-            Ok(status(&ended))
+            match &ended[..] {
+                [a, b] => print_arms(&plan, [a, b])?,
+                others => others.iter().try_for_each(|ended| print_report(&plan, ended))?,
+            }
+            Ok(ended.iter().map(status).max().unwrap_or(0))
         }
     }
+}
+
+fn print_arms(plan: &Plan, [a, b]: [&Ended; 2]) -> anyhow::Result<()> {
+    if plan.output.json {
+        let both = serde_json::json!({"a": a.run, "b": b.run});
+        tell(&(serde_json::to_string_pretty(&both)? + "\n"));
+    } else if !plan.output.quiet {
+        tell(&report::interleaved::render([&a.run, &b.run], [&a.dir, &b.dir]));
+    }
+    Ok(())
 }
 
 /// Becomes true at the first interrupt or hang-up; the second one ends the process at once.
@@ -481,6 +501,32 @@ fn verify_dir(args: &VerifyArgs) -> u8 {
             FAILED
         }
     }
+}
+
+fn ledger(args: &LedgerArgs) -> anyhow::Result<u8> {
+    let path = neighbours::find(&args.path).map_err(anyhow::Error::msg)?;
+    let copies = neighbours::Copies::beside(&path);
+    let bytes = read(&path).with_context(|| path.display().to_string())?;
+    let book = Book::of(&bytes);
+    if !bytes.is_empty() && !book.is_ledger {
+        anyhow::bail!("{}: is no ledger of campaigns; name one, or a directory with one", path.display());
+    }
+    let mut faults = copies.missing(&book);
+    if args.verify {
+        faults.extend(neighbours::swapped_files(&path, &book));
+    }
+    tell(&match args.json {
+        true => serde_json::to_string_pretty(&report::campaigns::document(&path, &book, &faults))? + "\n",
+        false => report::campaigns::render(&path, &book, &faults),
+    });
+    let first = book.breaks.first().map(ToString::to_string).or_else(|| faults.first().map(ToString::to_string));
+    Ok(match first {
+        None => 0,
+        Some(first) => {
+            eprintln!("error: {}: {first}", path.display());
+            FAILED
+        }
+    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! What was typed becomes what is meant, once: a checked and hashed plan. Deeper code sees no string option.
 
-use crate::cli::{Arm, Connection, Profile, Proof, RunArgs, Stamps};
+use crate::cli::{Arm, Connection, InterleaveOrder, Profile, Proof, RunArgs, Stamps};
 use crate::goals::{BadGoals, Goals};
+use crate::interleave::{Order, Sequence};
 use crate::load_point::{Cell, Extent};
 use crate::target::openai::{Api, TokenProof};
 use crate::workload::{BadWorkload, Lengths, Workload, hex, nonce};
@@ -63,6 +64,15 @@ pub enum Calibrations {
     In(Option<PathBuf>),
     /// Nowhere, for this reason.
     Unused(String),
+}
+
+/// Another server whose campaign takes turns with this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interleave {
+    /// Base URL of arm B.
+    pub url: String,
+    /// Order within the pairs of windows.
+    pub order: Order,
 }
 
 /// A checked plan. What is serialised is what `plan_hash` covers; it decides every byte that is sent, but for
@@ -127,11 +137,16 @@ pub struct Plan {
     pub workers: Option<u32>,
     /// Their cores; None: the first ones allowed.
     pub cores: Option<Vec<usize>>,
+    /// The published protocol that this is, and in what it differs from it.
+    pub protocol: Option<String>,
     /// Declared, not measured.
     pub declared: BTreeMap<String, String>,
     #[serde(skip)]
     /// The architecture was asked for by name: nothing else will do.
     pub arm_by_name: bool,
+    #[serde(skip)]
+    /// Arm B, when there are two.
+    pub interleave: Option<Interleave>,
     #[serde(skip)]
     /// The bounded waits.
     pub limits: Limits,
@@ -178,6 +193,16 @@ pub enum BadPlan {
         /// What is wrong.
         bad: BadGoals,
     },
+    /// Two flags that do not go together.
+    #[error("{flag} and {other} do not go together: {why}")]
+    Together {
+        /// One.
+        flag: &'static str,
+        /// The other.
+        other: &'static str,
+        /// Why not, and what to do.
+        why: &'static str,
+    },
     /// `--api-key-env`.
     #[error("--api-key-env {0}: that variable is not set; export it, or leave the flag out")]
     NoKey(String),
@@ -211,11 +236,13 @@ impl Plan {
         if num_prompts == 0 || num_prompts + drop > nonce::MAX_TRACE_ID {
             return Err(range("--num-prompts", "1 to 16,777,000, --drop included", num_prompts));
         }
-        let scale = args.length_scale.unwrap_or(if built_in { 0.1 } else { 1.0 });
+        // the protocol of the seed is the same against every server
+        let shortened = built_in && args.profile != Some(Profile::SeedV1);
+        let scale = args.length_scale.unwrap_or(if shortened { 0.1 } else { 1.0 });
         let workload = Workload::new(lengths(args)?, scale, args.seed.unwrap_or(7), args.max_tokens)?;
         let (gap_between_windows_s, _) = seconds("--gap-between-windows", args.gap_between_windows, 0.0, true)?;
         let (min_duration_s, min_duration) =
-            seconds("--min-duration", args.min_duration, if built_in { 2.0 } else { 0.0 }, true)?;
+            seconds("--min-duration", args.min_duration, if shortened { 2.0 } else { 0.0 }, true)?;
         let (_, mean_output_tokens) = workload.mean_lengths(drop, num_prompts);
         let extent =
             Extent { seed: workload.seed, at_least: drop + num_prompts, until: min_duration, mean_output_tokens };
@@ -248,7 +275,7 @@ impl Plan {
         if !endpoint.starts_with('/') || endpoint.bytes().any(|b| !b.is_ascii_graphic()) {
             return Err(range("--endpoint", "a path like /v1/chat/completions", endpoint));
         }
-        Ok(Plan {
+        let plan = Plan {
             name: args.name.clone().unwrap_or_else(|| "campaign".to_owned()),
             base_url: args.base_url.clone().unwrap_or_else(|| "mock".to_owned()),
             api: Api::of_endpoint(&endpoint),
@@ -288,7 +315,9 @@ impl Plan {
             canary: args.canary,
             workers: args.workers,
             cores: args.cores.as_ref().map(|c| c.0.clone()),
+            protocol: None,
             declared: args.declare.iter().map(|p| (p.0.clone(), p.1.clone())).collect(),
+            interleave: interleave(args)?,
             limits: Limits { connect, stall, request, drain: default.drain },
             target: TargetWords {
                 base_url: args.base_url.clone(),
@@ -308,12 +337,71 @@ impl Plan {
                 dry_run: args.dry_run,
                 calibrations: Calibrations::In(args.calibrations.clone()),
             },
-        })
+        };
+        let protocol = (args.profile == Some(Profile::SeedV1)).then(|| plan.seed_v1());
+        Ok(Plan { protocol, ..plan })
+    }
+
+    /// `seed-v1`, and whatever of this plan is not so in that protocol.
+    fn seed_v1(&self) -> String {
+        let loads = [1, 8, 50].map(|concurrency| Cell::Closed { concurrency });
+        let lengths = Lengths::seed_mix();
+        let same = [
+            (format!("length scale {}", self.workload.length_scale), self.workload.length_scale == 1.0),
+            ("other loads".to_owned(), self.cells == loads),
+            (format!("{} kept", self.num_prompts), self.num_prompts == 300),
+            (format!("{} dropped", self.drop), self.drop == 10),
+            (format!("{} windows", self.windows), self.windows == 2),
+            ("another workload".to_owned(), self.workload.lengths == lengths),
+            (format!("seed {}", self.workload.seed), self.workload.seed == 7),
+            ("other output caps".to_owned(), self.workload.max_tokens.is_none()),
+            (format!("temperature {}", self.temperature), self.temperature == 0.0),
+            ("not streamed".to_owned(), self.stream),
+            ("other request fields".to_owned(), self.extra_body.is_empty() && !self.ignore_eos),
+            (format!("windows of at least {} s", self.min_duration_s), self.min_duration_s == 0.0),
+        ];
+        let differences: Vec<String> = same.into_iter().filter(|(_, same)| !same).map(|(words, _)| words).collect();
+        match differences.is_empty() {
+            true => "seed-v1".to_owned(),
+            false => format!("seed-v1 but for {}", differences.join(", ")),
+        }
     }
 
     /// SHA-256 of the plan and the model it was resolved to, hex.
     pub fn hash(&self, model: &str) -> String {
         hex(&Sha256::digest(json!({"plan": self, "model": model}).to_string()))
+    }
+
+    /// What decides which requests and windows count, fixed before the first request: the drop rule, the numbers, what
+    /// invalidates a window or ends the run, and the goals.
+    pub fn rules(&self) -> Value {
+        json!({
+            "drop": self.drop,
+            "num_prompts": self.num_prompts,
+            "windows": self.windows,
+            "min_duration_s": self.min_duration_s,
+            "max_failed": self.max_failed,
+            "stop_at_failed": self.stop_at_failed,
+            "goals": self.goals,
+        })
+    }
+
+    /// SHA-256 of `rules` as they are written, hex.
+    pub fn rules_hash(rules: &Value) -> String {
+        hex(&Sha256::digest(rules.to_string()))
+    }
+
+    /// The plan of arm B: the same but for the server. None: there is one arm only.
+    pub fn other_arm(&self) -> Option<Plan> {
+        let url = &self.interleave.as_ref()?.url;
+        let target = TargetWords { base_url: Some(url.clone()), ..self.target.clone() };
+        Some(Plan { base_url: url.clone(), target, interleave: None, ..self.clone() })
+    }
+
+    /// The order of the windows of two arms, from the plan's seed. None: there is one arm only.
+    pub fn sequence(&self) -> Option<Sequence> {
+        let order = self.interleave.as_ref()?.order;
+        Some(Sequence::draw(order, self.workload.seed, self.cells.len(), self.windows))
     }
 
     /// Most connections at once.
@@ -366,6 +454,28 @@ fn cells(args: &RunArgs, extent: Extent) -> Result<Vec<Cell>, BadPlan> {
         }
     }
     Ok(cells)
+}
+
+/// Arm B, when it is asked for.
+fn interleave(args: &RunArgs) -> Result<Option<Interleave>, BadPlan> {
+    let Some(url) = args.interleave.clone() else {
+        return match args.interleave_order {
+            None => Ok(None),
+            Some(_) => Err(BadPlan::Alone { flag: "--interleave-order", other: "--interleave" }),
+        };
+    };
+    if args.base_url.is_none() {
+        return Err(BadPlan::Alone { flag: "--interleave", other: "--base-url" });
+    }
+    if args.address.is_some() {
+        let why = "one address cannot be that of both servers; put addresses into the URLs";
+        return Err(BadPlan::Together { flag: "--interleave", other: "--address", why });
+    }
+    let order = match args.interleave_order {
+        Some(InterleaveOrder::Pairs) => Order::Pairs,
+        Some(InterleaveOrder::Abba) | None => Order::Abba,
+    };
+    Ok(Some(Interleave { url, order }))
 }
 
 fn lengths(args: &RunArgs) -> Result<Lengths, BadWorkload> {
@@ -459,6 +569,23 @@ mod tests {
     }
 
     #[test]
+    fn the_protocol_of_the_seed_is_exact_or_says_in_what_it_is_not() {
+        let of = |change: fn(&mut RunArgs)| {
+            let plan = plan(|a| {
+                a.profile = Some(Profile::SeedV1);
+                change(a);
+            });
+            plan.expect("ok").protocol.expect("named")
+        };
+        assert_eq!(of(|_| {}), "seed-v1", "against the mock as well");
+        assert_eq!(of(|a| a.base_url = Some("http://x".to_owned())), "seed-v1");
+        assert_eq!(of(|a| a.length_scale = Some(0.1)), "seed-v1 but for length scale 0.1");
+        let loads = |a: &mut RunArgs| (a.max_concurrency, a.seed) = (Some(List(vec![1, 8])), Some(8));
+        assert_eq!(of(loads), "seed-v1 but for other loads, seed 8");
+        assert_eq!(plan(|_| {}).expect("ok").protocol, None);
+    }
+
+    #[test]
     fn rates_and_caps_are_all_pairs() {
         let plan = plan(|a| {
             a.request_rate = Some(List(vec![10.0, f64::INFINITY]));
@@ -548,6 +675,47 @@ mod tests {
         assert!(said.starts_with(&format!("--slo {}", file.path().display())) && said.contains("windows"), "{said}");
         let said = plan(|a| a.slo = Some("/nowhere/slo.toml".into())).expect_err("refused").to_string();
         assert!(said.starts_with("--slo /nowhere/slo.toml"), "{said}");
+    }
+
+    #[test]
+    fn rules_are_what_was_fixed_and_nothing_else() {
+        let rules = |change: fn(&mut RunArgs)| plan(change).expect("ok").rules();
+        let base = rules(|_| {});
+        let words = r#"{"drop":10,"num_prompts":300,"windows":2,"min_duration_s":2.0,"max_failed":0.01,"stop_at_failed":null,"goals":null}"#;
+        assert_eq!(base.to_string(), words);
+        assert_eq!(rules(|a| a.seed = Some(8)), base);
+        let hash = Plan::rules_hash(&base);
+        let others: [fn(&mut RunArgs); 6] = [
+            |a| a.drop = Some(9),
+            |a| a.num_prompts = Some(299),
+            |a| a.windows = Some(3),
+            |a| a.min_duration = Some(1.0),
+            |a| a.max_failed = Some(0.02),
+            |a| a.stop_at_failed = Some(5),
+        ];
+        assert!(others.into_iter().all(|change| Plan::rules_hash(&rules(change)) != hash));
+    }
+
+    #[test]
+    fn two_arms_differ_in_the_server_only() {
+        let two = |change: fn(&mut RunArgs)| {
+            plan(|a| {
+                (a.base_url, a.interleave) = (Some("http://a".to_owned()), Some("http://b".to_owned()));
+                change(a);
+            })
+        };
+        let a = two(|_| {}).expect("ok");
+        let b = a.other_arm().expect("two arms");
+        assert_eq!((b.base_url.as_str(), b.target.base_url.as_deref()), ("http://b", Some("http://b")));
+        let alone = plan(|args| args.base_url = Some("http://a".to_owned())).expect("ok");
+        assert_eq!(a.hash("m"), alone.hash("m"), "the order decides nothing that is sent");
+        assert_eq!(Plan { base_url: a.base_url.clone(), ..b.clone() }.hash("m"), a.hash("m"));
+        assert_eq!((b.other_arm(), alone.sequence()), (None, None));
+        assert_eq!(a.sequence(), Some(Sequence::draw(Order::Abba, 7, 3, 2)));
+        assert!(two(|a| a.base_url = None).expect_err("refused").to_string().contains("--base-url"));
+        assert!(two(|a| a.address = Some("::1".to_owned())).expect_err("refused").to_string().contains("--address"));
+        let order = plan(|a| a.interleave_order = Some(InterleaveOrder::Pairs)).expect_err("refused").to_string();
+        assert!(order.starts_with("--interleave-order has no meaning without --interleave"), "{order}");
     }
 
     #[test]

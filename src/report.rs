@@ -1,10 +1,12 @@
 //! What people read. Reports are functions of files.
 
 pub mod calibration;
+pub mod campaigns;
 mod curves;
 mod fitness;
 mod goals;
 pub mod import;
+pub mod interleaved;
 mod intervals;
 pub mod markdown;
 pub mod picture;

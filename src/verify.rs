@@ -11,6 +11,7 @@ mod distributions;
 mod document;
 mod gates;
 mod goals;
+mod ledger;
 mod raw;
 #[cfg(test)]
 mod tests;
@@ -92,17 +93,31 @@ pub enum Difference {
     },
 }
 
-/// Recomputes `run.json` and `report.md` of `dir`.
+/// Recomputes `run.json` and `report.md` of `dir`, and holds its lines of the campaign ledger against both. A run that
+/// crashed has published less, or nothing: what is there is verified.
 ///
 /// # Errors
 /// The first difference.
 pub fn verify(dir: &Path) -> Result<Verified, Difference> {
-    let stored = raw::text(dir, "run.json")?;
+    let entry = ledger::read(dir)?;
+    let broken_off = entry.as_ref().is_some_and(ledger::Entry::is_unfinished) && !dir.join("report.md").exists();
+    // what was not published when the run ended is not missing
+    let published = |file: &str| !broken_off || dir.join(file).exists();
+    let stored = if published("run.json") { Some(raw::text(dir, "run.json")?) } else { None };
     let raw = Raw::read(dir)?;
+    let mut notes = notes(&raw);
+    let mut lines = 0;
     let recomputed = run(&raw);
-    let lines = document::compare("run.json", &stored, &recomputed)?;
-    report(dir, recomputed)?;
-    Ok(Verified { rows: raw.rows, windows: raw.windows.len(), lines, notes: notes(&raw) })
+    if let Some(stored) = &stored {
+        lines = document::compare("run.json", stored, &recomputed)?;
+    }
+    if let Some(entry) = &entry {
+        notes.extend(ledger::check(dir, entry, &raw.plan, stored.is_some().then_some(&recomputed))?);
+    }
+    if published("report.md") {
+        report(dir, recomputed)?;
+    }
+    Ok(Verified { rows: raw.rows, windows: raw.windows.len(), lines, notes })
 }
 
 /// `report.md` is derived: it must be what the recomputed numbers print.

@@ -353,9 +353,16 @@ impl<D: Driver> Worker<D> {
     pub fn prepare(&mut self, slots: u32) -> Prepared {
         let desk = &mut self.desk;
         desk.prepared = Prepared { connect_ns: Vec::with_capacity(slots as usize), ..Prepared::default() };
-        // closes that happened while nobody looked are noticed first
-        self.driver.turn(self.driver.now(), &mut self.desk);
-        self.act();
+        // closes that happened while nobody looked are noticed first, all of them: one return of the kernel brings some
+        // twenty, and a connection that is taken for open loses its next request
+        for _ in 0..=slots {
+            let known = self.driver.counters().completions;
+            self.driver.turn(self.driver.now(), &mut self.desk);
+            self.act();
+            if self.driver.counters().completions == known {
+                break;
+            }
+        }
         let desk = &mut self.desk;
         desk.now = self.driver.now();
         if desk.server.reuse && desk.server.keep_alive != KeepAlive::Refused {

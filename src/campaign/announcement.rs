@@ -60,6 +60,8 @@ impl RunFacts<'_> {
     }
 }
 
+/// `plan.json`. What stands between `model` and `environment` is the plan that `plan_hash` covers.
+#[allow(clippy::too_many_arguments)] // the document has no other maker
 pub(super) fn plan_document(
     plan: &Plan,
     run_id: &str,
@@ -67,6 +69,7 @@ pub(super) fn plan_document(
     model: &str,
     environment: Value,
     calibration: &Value,
+    interleave: &Value,
 ) -> anyhow::Result<String> {
     let mut document = json!({
         "schema": "tarebench.plan/1",
@@ -80,6 +83,9 @@ pub(super) fn plan_document(
         fields.extend(plan);
         fields.insert("environment".to_owned(), environment);
         fields.insert("calibration".to_owned(), calibration.clone());
+        if !interleave.is_null() {
+            fields.insert("interleave".to_owned(), interleave.clone());
+        }
     }
     Ok(serde_json::to_string_pretty(&document)? + "\n")
 }
@@ -196,13 +202,17 @@ fn estimated_s(plan: &Plan, cell: &Cell, mean_out: f64) -> f64 {
 
 pub(super) fn dry_run(plan: &Plan, voice: &Voice) {
     let (mean_in, mean_out) = mean_lengths(plan);
-    let requests = plan.requests();
+    let arms = if plan.interleave.is_some() { 2 } else { 1 };
+    let requests = plan.requests() * arms;
     println!("{}", serde_json::to_string_pretty(plan).unwrap_or_default());
     load(plan).into_iter().for_each(|line| voice.say(line));
+    if let Some((other, sequence)) = plan.interleave.as_ref().map(|other| &other.url).zip(plan.sequence()) {
+        voice.say(format!("in turns with {other}: {}", sequence.letters()));
+    }
     voice.say(format!(
         "{requests} requests, about {:.0} prompt and {:.0} output tokens; at {ASSUMED_TOKENS_PER_S} tokens/s a stream about {:.0} s; nothing was sent",
         mean_in * requests as f64,
         mean_out * requests as f64,
-        plan.cells.iter().map(|cell| estimated_s(plan, cell, mean_out)).sum::<f64>(),
+        plan.cells.iter().map(|cell| estimated_s(plan, cell, mean_out)).sum::<f64>() * arms as f64,
     ));
 }

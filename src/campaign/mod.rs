@@ -1,6 +1,7 @@
 //! One campaign: load points x windows against one server, every fact of it on disk.
 
 mod announcement;
+mod arm;
 mod canary;
 pub mod environment;
 pub mod feeder;
@@ -13,22 +14,22 @@ mod windows;
 use crate::analysis::summary;
 use crate::calibrations::identity::{Config, Host};
 use crate::calibrations::store::{self, Found};
-use crate::cli::{Connection, Stamps};
+use crate::cli::Stamps;
+use crate::disclosure::ledger::{self, Entry};
 use crate::evidence::{self, Evidence, Pair};
+use crate::interleave::{Arm as Side, Sequence};
 use crate::plan::{Calibrations, Plan};
 use crate::reading::Asked;
 use crate::report;
-use crate::rundir::row::StampSource;
 use crate::rundir::run_json::RunJson;
-use announcement::{RunFacts, announce, dry_run, plan_document};
+use announcement::{announce, dry_run, plan_document};
 use anyhow::{Context, bail};
-use bench_engine::clock::{Clock, SystemClock};
-use bench_engine::engine::{Engine, EngineOptions, WorkerInfo, spread};
+use arm::{Arm, Harness};
+use bench_engine::clock::SystemClock;
 use bench_engine::io::capabilities::{Capabilities, capabilities, choose};
 use bench_engine::io::uring::RingError;
-use bench_engine::worker::{Shared, WorkerOptions};
-use canary::Canary;
-use server::{body_template, fetch_log, find_server, request_template};
+use serde_json::Value;
+use server::{fetch_log, find_server};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -111,10 +112,30 @@ pub(crate) struct Cores {
 /// # Errors
 /// What kept the campaign from being carried out; what was measured until then is in its directory.
 pub fn run(plan: &Plan, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result<Option<Ended>> {
+    let ended = carry_out(&[(None, plan)], stop, voice)?;
+    Ok(ended.and_then(|arms| arms.into_iter().next()))
+}
+
+/// Carries out a plan that has an [`crate::plan::Interleave`]: two campaigns whose windows take turns, each in a run
+/// directory of its own. None: it has none, or was only to be shown.
+///
+/// # Errors
+/// As for [`run`], for either of them.
+pub fn run_interleaved(plan: &Plan, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result<Option<[Ended; 2]>> {
+    let Some(other) = plan.other_arm() else { return Ok(None) };
+    let ended = carry_out(&[(Some(Side::A), plan), (Some(Side::B), &other)], stop, voice)?;
+    Ok(ended.and_then(|arms| arms.try_into().ok()))
+}
+
+/// Makes every arm ready, then lets their windows run, then derives what follows from them.
+fn carry_out(
+    arms: &[(Option<Side>, &Plan)],
+    stop: &Arc<AtomicBool>,
+    voice: &Voice,
+) -> anyhow::Result<Option<Vec<Ended>>> {
+    let plan = arms[0].1;
     let cores = cores(plan.cores.as_deref(), plan.workers)?;
-    let most = plan.most_connections();
-    let canaries = if plan.canary { cores.workers.len() as u32 } else { 0 };
-    let connections = most + canaries;
+    let connections: u32 = arms.iter().map(|(_, plan)| arm::connections(plan, &cores)).sum();
     let descriptors = u64::from(connections) * 3 + 128;
     if let Some(words) = environment::ensure_descriptors(descriptors).map_err(anyhow::Error::msg)? {
         voice.say(words);
@@ -127,112 +148,121 @@ pub fn run(plan: &Plan, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result
     if let Some(refused) = &choice.refused {
         voice.say(fallen_back(refused));
     }
-    let clock = SystemClock;
-    let started_at = timestamp(clock.wall().ns());
-    let dir = run_directory(plan, &started_at)?;
-    let was_empty = fs::read_dir(&dir)?.next().is_none();
+    let started_at = timestamp(SystemClock.wall().ns());
     // dropped after everything that writes there
-    let mut begun = Begun { dir: &dir, keep: !was_empty };
+    let mut home = Home::make(plan, arms, &started_at)?;
     // what an earlier run left must not pass for this one's, nor be lost to a server that is not there
     let built_in = plan.target.base_url.is_none();
     if built_in {
-        remove_files(&dir);
+        home.remove_old_files();
     }
-    let server = find_server(plan, &dir, cores.control, stop, voice)?;
+    let mut servers = Vec::new();
+    for ((_, plan), dir) in arms.iter().zip(&home.dirs) {
+        servers.push(find_server(plan, dir, cores.control, stop, voice)?);
+    }
     if !built_in {
-        remove_files(&dir);
+        home.remove_old_files();
     }
-    let canary = match plan.canary {
-        true => Some(Canary::start(cores.control, &dir, cores.workers.len(), &plan.target.api_key_env.0)?),
-        false => None,
-    };
     let found = capabilities(choice.driver)?;
     if plan.stamps == Stamps::Kernel && !found.stamps {
         voice.say("WARNING: kernel stamps do not come here: user stamps only, net and tare are not available");
     }
-    let stamps = plan.stamps == Stamps::Kernel && found.stamps;
-    let found = Capabilities { stamps, ..found };
-    let origin = clock.now();
-    let run_id = format!("{started_at}-{:08x}", origin.ns() as u32);
-    let body = body_template(plan, &server.model);
-    let request = request_template(plan, &server)?;
-    let reuse = plan.connection == Connection::Reuse;
-    let slots = spread(most, cores.workers.len() as u32);
-    let blocks = connections as usize + SPARE_BLOCKS;
-    let shared = Arc::new(Shared::new(connections as usize, blocks, plan.supply_depth()));
-    let options = EngineOptions {
-        worker: WorkerOptions {
-            index: 0,
-            slots: 0,
-            address: server.target.address,
-            limits: plan.limits,
-            streamed: plan.stream,
-            reuse,
-            canary: canary.as_ref().map(|canary| canary.address),
-        },
-        slots,
-        cores: cores.workers.clone(),
-    };
-    // workers pin themselves: they start before this thread, whose mask they inherit, is confined
-    let engine = Engine::start(&options, &found, &shared)?;
-    let workers: Vec<WorkerInfo> = engine.workers().collect();
+    let found = Capabilities { stamps: plan.stamps == Stamps::Kernel && found.stamps, ..found };
+    let harness = Harness { cores: &cores, found, refused: choice.refused.as_ref(), started_at };
+    let dirs = home.dirs.clone();
+    let mut ready = Vec::new();
+    for (((side, plan), dir), server) in arms.iter().zip(&dirs).zip(servers) {
+        ready.push(Arm::ready(plan, *side, dir, server, &harness)?);
+    }
     if let Some(core) = cores.control {
         bench_engine::cpu::pin(core)?;
     }
-    let refused = choice.refused.as_ref();
-    let facts = RunFacts {
-        plan,
-        server: &server,
-        canary: canary.as_ref(),
-        found: &found,
-        refused,
-        workers: &workers,
-        cores: &cores,
-        origin,
-        blocks,
+    let sequence = plan.sequence();
+    let calibration = calibration_for(plan, &cores, &harness.found)?;
+    let mut entries = Vec::new();
+    for arm in &ready {
+        let facts = arm.facts(&harness);
+        let interleave = match (arm.side, &sequence) {
+            (Some(side), Some(sequence)) => {
+                let with = ready.iter().find(|other| other.side != arm.side).map_or("", |other| &other.run_id);
+                voice.say(format!("arm {}", side.name()));
+                arm::interleave_of(side, with, sequence)
+            }
+            _ => Value::Null,
+        };
+        let document = plan_document(
+            arm.plan,
+            &arm.run_id,
+            &arm.started_at,
+            &arm.server.model,
+            facts.environment(),
+            &calibration,
+            &interleave,
+        )?;
+        arm.write_plan(&document)?;
+        home.keep = true;
+        announce(arm.plan, &facts, arm.dir, voice);
+        let place = ledger::Place::of(arm.dir, if arm.side.is_some() { 2 } else { 1 });
+        let (entry, words) = arm.enter(place, interleave)?;
+        words.iter().for_each(|words| voice.say(words));
+        entries.push(entry);
+    }
+    if let Some(sequence) = &sequence {
+        voice.say(format!("order    {} (in each round all load points, in pairs)", sequence.letters()));
+    }
+    let measured = measure(ready, sequence.as_ref(), stop, voice);
+    let ended = match measured {
+        Ok(measured) => {
+            let derived = measured.into_iter().zip(&dirs).zip(entries);
+            // one arm's results do not wait for the other's to be well
+            let ended: Vec<_> = derived.map(|((measured, dir), entry)| finish(dir, measured, entry, voice)).collect();
+            ended.into_iter().collect::<anyhow::Result<Vec<_>>>()?
+        }
+        Err(error) => {
+            for entry in entries {
+                tell_of(entry.fail(&format!("{error:#}")), voice);
+            }
+            return Err(error);
+        }
     };
-    let environment = facts.environment();
-    let calibration = calibration_for(plan, &cores, &found)?;
-    let plan_json = plan_document(plan, &run_id, &started_at, &server.model, environment, &calibration)?;
-    fs::write(dir.join("plan.json"), plan_json).with_context(|| format!("{}", dir.join("plan.json").display()))?;
-    begun.keep = true;
-    announce(plan, &facts, &dir, voice);
-    let campaign = Campaign {
-        plan,
-        dir: &dir,
-        run_id: &run_id,
-        origin,
-        engine: &engine,
-        workers: &workers,
-        shared: &shared,
-        request: &request,
-        body: &body,
-        canary: canary.as_ref(),
-        secret: server.secret.as_deref(),
-        stamps: if found.stamps { StampSource::Kernel } else { StampSource::User },
-        stop,
-        voice,
-    };
-    let (interrupted, canary_failed) = campaign.run_windows()?;
-    if canary_failed > 0 {
+    Ok(Some(ended))
+}
+
+/// What the windows of an arm came to.
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    interrupted: bool,
+    truth_read: u64,
+}
+
+/// Runs the windows of every arm and stops what served them.
+fn measure(
+    arms: Vec<Arm<'_>>,
+    sequence: Option<&Sequence>,
+    stop: &Arc<AtomicBool>,
+    voice: &Voice,
+) -> anyhow::Result<Vec<Measured>> {
+    let campaigns: Vec<Campaign<'_>> = arms.iter().map(|arm| Campaign { arm, stop, voice }).collect();
+    let ran = windows::run(&campaigns, sequence)?;
+    for failed in ran.canary_failed.into_iter().filter(|failed| *failed > 0) {
         voice.say(format!(
-            "WARNING: {canary_failed} requests of the canary failed, and after {} it was fed no more: is its mock gone? \
+            "WARNING: {failed} requests of the canary failed, and after {} it was fed no more: is its mock gone? \
              Its comparison is of those that were answered",
             canary::MOST_FAILED
         ));
     }
-    drop(engine);
-    if let Some(canary) = canary {
-        canary.stop();
+    drop(campaigns);
+    let mut measured = Vec::new();
+    for arm in arms {
+        let (plan, dir) = (arm.plan, arm.dir);
+        arm.stop();
+        let truth_read = match &plan.target.remote_truth {
+            Some((url, from)) => fetch_log(url, *from, dir, stop)?,
+            None => 0,
+        };
+        measured.push(Measured { interrupted: ran.interrupted, truth_read });
     }
-    if let Some(mock) = server.mock {
-        mock.stop();
-    }
-    let truth_read = match &plan.target.remote_truth {
-        Some((url, from)) => fetch_log(url, *from, &dir, stop)?,
-        None => 0,
-    };
-    finish(&dir, interrupted, voice).map(|ended| Some(Ended { truth_read, ..ended }))
+    Ok(measured)
 }
 
 /// The calibration that holds for this run, as its plan records it.
@@ -286,24 +316,22 @@ pub(crate) fn timestamp(wall_ns: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}-{:02}-{:02}", second / 3600, second / 60 % 60, second % 60)
 }
 
-/// Creates the run directory; one that holds something is refused.
-fn run_directory(plan: &Plan, started_at: &str) -> anyhow::Result<PathBuf> {
-    let dir = plan.output.dir.clone().unwrap_or_else(|| Path::new("runs").join(format!("{started_at}-{}", plan.name)));
+/// Creates a directory; one that holds something is refused.
+fn usable_directory(dir: &Path, force: bool) -> anyhow::Result<()> {
     let told = |e: std::io::Error| {
         anyhow::anyhow!("the run directory {} cannot be used: {e}; choose another with --out", dir.display())
     };
-    fs::create_dir_all(&dir).map_err(told)?;
-    if !plan.output.force && fs::read_dir(&dir).map_err(told)?.next().is_some() {
+    fs::create_dir_all(dir).map_err(told)?;
+    if !force && fs::read_dir(dir).map_err(told)?.next().is_some() {
         bail!("the run directory {} is not empty; choose another with --out, or add --force", dir.display());
     }
     // found out now, not after the measurement
     let probe = dir.join(".writable");
-    File::create(&probe).and_then(|_| fs::remove_file(&probe)).map_err(told)?;
-    Ok(dir)
+    File::create(&probe).and_then(|_| fs::remove_file(&probe)).map_err(told)
 }
 
 /// Every file a campaign may write into its directory.
-const FILES: [&str; 12] = [
+const FILES: [&str; 13] = [
     "plan.json",
     "requests.jsonl",
     "windows.jsonl",
@@ -316,6 +344,7 @@ const FILES: [&str; 12] = [
     "canary-truth.jsonl",
     "canary.json",
     "server-metrics.jsonl",
+    ledger::FILE,
 ];
 
 fn remove_files(dir: &Path) {
@@ -327,25 +356,66 @@ fn remove_files(dir: &Path) {
     }
 }
 
-/// A run directory in which nothing is measured yet: it goes when the campaign does not come about, so that a second
-/// try finds its place free.
-struct Begun<'a> {
-    dir: &'a Path,
+/// The run directory of each arm. Those in which nothing is measured yet go when the campaign does not come about, so
+/// that a second try finds their place free.
+struct Home {
+    /// `--out`.
+    whole: PathBuf,
+    /// One for each arm: `whole` itself, or two in it.
+    dirs: Vec<PathBuf>,
+    /// Something is measured, or something was there before.
     keep: bool,
 }
 
-impl Drop for Begun<'_> {
+impl Home {
+    fn make(plan: &Plan, arms: &[(Option<Side>, &Plan)], started_at: &str) -> anyhow::Result<Home> {
+        let by_default = || Path::new("runs").join(format!("{started_at}-{}", plan.name));
+        let whole = plan.output.dir.clone().unwrap_or_else(by_default);
+        usable_directory(&whole, plan.output.force)?;
+        let was_empty = fs::read_dir(&whole)?.next().is_none();
+        let dir = |(side, _): &(Option<Side>, &Plan)| side.map_or(whole.clone(), |side| whole.join(side.name()));
+        let home = Home { dirs: arms.iter().map(dir).collect(), whole, keep: !was_empty };
+        for dir in home.dirs.iter().filter(|dir| **dir != home.whole) {
+            usable_directory(dir, plan.output.force)?;
+        }
+        Ok(home)
+    }
+
+    fn remove_old_files(&self) {
+        self.dirs.iter().for_each(|dir| remove_files(dir));
+    }
+}
+
+impl Drop for Home {
     fn drop(&mut self) {
         if !self.keep {
-            remove_files(self.dir);
-            // only when it is empty
-            let _ = fs::remove_dir(self.dir);
+            self.remove_old_files();
+            // only those that are empty
+            for dir in self.dirs.iter().filter(|dir| **dir != self.whole).chain([&self.whole]) {
+                let _ = fs::remove_dir(dir);
+            }
         }
     }
 }
 
-/// Derives everything from the raw files.
-fn finish(dir: &Path, interrupted: bool, voice: &Voice) -> anyhow::Result<Ended> {
+/// Derives everything from the raw files, and writes the ledger's line about it.
+fn finish(dir: &Path, measured: Measured, entry: Entry, voice: &Voice) -> anyhow::Result<Ended> {
+    let Measured { interrupted, truth_read } = measured;
+    let derived = derive(dir, voice);
+    let (run, evidence, canary) = match derived {
+        Ok(derived) => derived,
+        Err(error) => {
+            tell_of(entry.fail(&format!("{error:#}")), voice);
+            return Err(error);
+        }
+    };
+    entry.end(&run, interrupted)?.iter().for_each(|words| voice.say(words));
+    fs::write(dir.join("report.md"), report::markdown::of_directory(dir, &run)?)?;
+    Ok(Ended { run, dir: dir.to_owned(), interrupted, evidence, canary, truth_read })
+}
+
+/// `run.json`, and what comes of the logs of mocks.
+fn derive(dir: &Path, voice: &Voice) -> anyhow::Result<(RunJson, Option<Evidence>, Option<Evidence>)> {
     let run = summary::summarise(dir)?;
     fs::write(dir.join("run.json"), summary::to_json(&run)?)?;
     let weigh = |of: Pair| -> anyhow::Result<Option<Evidence>> {
@@ -362,9 +432,15 @@ fn finish(dir: &Path, interrupted: bool, voice: &Voice) -> anyhow::Result<Ended>
             None
         })
     };
-    let (evidence, canary) = (told(evidence::LOAD), told(evidence::CANARY));
-    fs::write(dir.join("report.md"), report::markdown::of_directory(dir, &run)?)?;
-    Ok(Ended { run, dir: dir.to_owned(), interrupted, evidence, canary, truth_read: 0 })
+    Ok((run, told(evidence::LOAD), told(evidence::CANARY)))
+}
+
+/// What was found on writing an end line after a failure: that failure is what the campaign ends by.
+fn tell_of(written: anyhow::Result<Vec<String>>, voice: &Voice) {
+    match written {
+        Ok(words) => words.iter().for_each(|words| voice.say(words)),
+        Err(error) => voice.say(format!("WARNING: the ledger has no line about the end of this campaign: {error:#}")),
+    }
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use bench_engine::units::{Instant, Nanos, WallInstant};
 use bench_engine::worker::{Message, Shared};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 /// Clock pairs are taken this often.
@@ -59,14 +59,18 @@ pub struct Desk {
     pub canary_failed: AtomicU64,
     /// Writing failed: the run must end.
     pub broken: AtomicBool,
+    /// The recorder is to sleep once nothing is left to record: another campaign has its turn.
+    asleep: Mutex<bool>,
+    woken: Condvar,
 }
 
 /// Tells the recorder that it is over when it is dropped, by a panic too: nobody waits for ever.
-pub struct Told<'a>(pub &'a AtomicBool);
+pub struct Told<'a>(pub &'a Desk);
 
 impl Drop for Told<'_> {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
+        self.0.over.store(true, Ordering::Release);
+        self.0.wake_up();
     }
 }
 
@@ -74,6 +78,27 @@ impl Desk {
     /// Before a window.
     pub fn begin_window(&self) {
         self.tally.clear();
+    }
+
+    /// Lets the recorder sleep without looking up, as soon as everything is recorded.
+    pub fn fall_asleep(&self) {
+        if let Ok(mut asleep) = self.asleep.lock() {
+            *asleep = true;
+        }
+    }
+
+    /// Before the campaign's next window. The recorder takes a clock pair first.
+    pub fn wake_up(&self) {
+        if let Ok(mut asleep) = self.asleep.lock() {
+            *asleep = false;
+        }
+        self.woken.notify_all();
+    }
+
+    fn sleep_when_asked(&self) {
+        if let Ok(asleep) = self.asleep.lock() {
+            drop(self.woken.wait_while(asleep, |asleep| *asleep));
+        }
     }
 
     /// h of the last row written.
@@ -172,6 +197,9 @@ impl<W: Write> Recorder<'_, W> {
                     break;
                 }
                 failure = failure.or(self.flush().err());
+                if waiting.is_empty() {
+                    self.desk.sleep_when_asked();
+                }
                 std::thread::sleep(Duration::from_millis(1));
             }
         }

@@ -1,28 +1,25 @@
-//! The windows of a campaign, one round of all load points after another, each with its own facts on disk.
+//! The windows of a campaign, one round of all load points after another, each with its own facts on disk. Two arms run
+//! each window one right after the other; the one whose turn it is not sleeps.
 
-use super::canary::Canary;
+use super::arm::Arm;
 use super::feeder::{Feeder, Tickets};
 use super::recorder::{self, Recorder};
 use super::{Voice, health};
 use crate::evidence::CANARY;
+use crate::interleave::{self, Sequence};
 use crate::load_point::Cell;
-use crate::plan::Plan;
 use crate::report::terminal;
-use crate::rundir::row::StampSource;
 use crate::rundir::window::{Counters, LoadModel, WindowRow, WorkerShare};
-use crate::target::openai::BodyTemplate;
 use crate::workload::nonce::Nonces;
 use anyhow::{Context, bail};
 use bench_engine::clock::{Clock, SystemClock};
 use bench_engine::conn::KeepAlive;
-use bench_engine::engine::{Engine, WorkerInfo, keep_alive_of, spread};
+use bench_engine::engine::{WorkerInfo, keep_alive_of, spread};
 use bench_engine::units::{Instant, Nanos};
-use bench_engine::wire::request::RequestTemplate;
-use bench_engine::worker::{Shared, WindowReport};
+use bench_engine::worker::WindowReport;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -33,103 +30,154 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// A campaign under way.
 pub(super) struct Campaign<'a> {
-    pub(super) plan: &'a Plan,
-    pub(super) dir: &'a Path,
-    pub(super) run_id: &'a str,
-    pub(super) origin: Instant,
-    pub(super) engine: &'a Engine,
-    pub(super) workers: &'a [WorkerInfo],
-    pub(super) shared: &'a Shared,
-    pub(super) request: &'a RequestTemplate,
-    pub(super) body: &'a BodyTemplate,
-    pub(super) canary: Option<&'a Canary>,
-    pub(super) secret: Option<&'a str>,
-    pub(super) stamps: StampSource,
+    pub(super) arm: &'a Arm<'a>,
     pub(super) stop: &'a AtomicBool,
     pub(super) voice: &'a Voice,
 }
 
-impl Campaign<'_> {
-    /// Runs every window: one round of all load points after another, so that the windows of a load point lie
-    /// apart in time. Whether the user interrupted it, and how many requests of the canary failed.
-    pub(super) fn run_windows(&self) -> anyhow::Result<(bool, u64)> {
-        let open =
-            |name: &str| File::create(self.dir.join(name)).with_context(|| self.dir.join(name).display().to_string());
-        let mut files = Files { windows: open("windows.jsonl")?, health: open("health.jsonl")? };
-        let tickets = Tickets::default();
-        let desk = recorder::Desk::default();
-        let recorder = Recorder {
-            shared: self.shared,
-            tickets: &tickets,
-            desk: &desk,
-            run: self.run_id,
-            origin: self.origin,
-            stamps: self.stamps,
-            secret: self.secret,
-            out: BufWriter::with_capacity(1 << 18, open("requests.jsonl")?),
-            canary_out: self.canary.map(|_| open(CANARY.rows)).transpose()?.map(BufWriter::new),
-        };
-        std::thread::scope(|scope| {
-            let recording =
-                std::thread::Builder::new().name("recorder".to_owned()).spawn_scoped(scope, || recorder.run())?;
-            let told = recorder::Told(&desk.over);
-            let ran = self.rounds(&tickets, &desk, &mut files);
-            drop(told);
-            let recorded = recording.join().map_err(|_| anyhow::anyhow!("the record reader ended unexpectedly"))?;
-            recorded.with_context(|| format!("{} cannot be written", self.dir.join("requests.jsonl").display()))?;
-            ran.map(|interrupted| (interrupted, desk.canary_failed.load(Ordering::Relaxed)))
-        })
-    }
+/// How the windows ended.
+pub(super) struct Ran {
+    /// The user ended them.
+    pub(super) interrupted: bool,
+    /// Failed requests of each arm's canary.
+    pub(super) canary_failed: Vec<u64>,
+}
 
-    fn rounds(&self, tickets: &Tickets, desk: &recorder::Desk, files: &mut Files) -> anyhow::Result<bool> {
-        let nonces = Nonces::of_run(self.run_id);
-        let mut serial = 0;
-        for window in 0..self.plan.windows {
-            if window > 0 {
-                self.rest(files)?;
-            }
-            for (index, cell) in self.plan.cells.iter().enumerate() {
-                if self.stop.load(Ordering::Relaxed) {
+/// What a campaign shares with its recorder.
+#[derive(Default)]
+struct Books {
+    tickets: Tickets,
+    desk: recorder::Desk,
+}
+
+/// Runs every window: one round of all load points after another, so that the windows of a load point lie apart in time.
+/// With a sequence there are two campaigns, and each window is run by both in the order that it says.
+pub(super) fn run(campaigns: &[Campaign<'_>], sequence: Option<&Sequence>) -> anyhow::Result<Ran> {
+    let mut files = campaigns.iter().map(Campaign::files).collect::<anyhow::Result<Vec<_>>>()?;
+    let books: Vec<Books> = campaigns.iter().map(|_| Books::default()).collect();
+    let recorders: Vec<_> =
+        campaigns.iter().zip(&books).map(|(c, books)| c.recorder(books)).collect::<Result<_, _>>()?;
+    if campaigns.len() > 1 {
+        books.iter().for_each(|books| books.desk.fall_asleep());
+    }
+    std::thread::scope(|scope| {
+        let told: Vec<_> = books.iter().map(|books| recorder::Told(&books.desk)).collect();
+        let mut recording = Vec::new();
+        for recorder in recorders {
+            let thread = std::thread::Builder::new().name("recorder".to_owned());
+            recording.push(thread.spawn_scoped(scope, move || recorder.run())?);
+        }
+        let ran = rounds(campaigns, sequence, &books, &mut files);
+        drop(told);
+        for (campaign, recording) in campaigns.iter().zip(recording) {
+            let recorded = recording.join().map_err(|_| anyhow::anyhow!("the record reader ended unexpectedly"))?;
+            let path = campaign.arm.dir.join("requests.jsonl");
+            recorded.with_context(|| format!("{} cannot be written", path.display()))?;
+        }
+        let canary_failed = books.iter().map(|books| books.desk.canary_failed.load(Ordering::Relaxed)).collect();
+        ran.map(|interrupted| Ran { interrupted, canary_failed })
+    })
+}
+
+/// The rounds of all campaigns. Whether the user interrupted them.
+fn rounds(
+    campaigns: &[Campaign<'_>],
+    sequence: Option<&Sequence>,
+    books: &[Books],
+    files: &mut [Files],
+) -> anyhow::Result<bool> {
+    let Campaign { arm, stop, .. } = &campaigns[0];
+    let nonces: Vec<Nonces> = campaigns.iter().map(|c| Nonces::of_run(&c.arm.run_id)).collect();
+    let mut serial = 0;
+    for window in 0..arm.plan.windows {
+        if window > 0 {
+            rest(campaigns, files)?;
+        }
+        for (index, cell) in arm.plan.cells.iter().enumerate() {
+            // both arms ask the same of a window, in the same words but for the nonces
+            let place = WindowPlace { index: index as u32, cell, window, serial };
+            serial += 1;
+            for turn in turns(sequence, index, window) {
+                if stop.load(Ordering::Relaxed) {
                     return Ok(true);
                 }
-                let place = WindowPlace { index: index as u32, cell, window, serial };
-                let row = self.window(place, &nonces, tickets, desk, files)?;
-                files.window(&row)?;
-                serial += 1;
+                let campaign = &campaigns[turn];
+                if sequence.is_some() {
+                    books[turn].desk.wake_up();
+                }
+                let row = campaign.window(place, &nonces[turn], &books[turn], &mut files[turn])?;
+                files[turn].window(&row)?;
+                if sequence.is_some() {
+                    books[turn].desk.fall_asleep();
+                }
                 if row.interrupted {
-                    let by_user = self.stop.load(Ordering::Relaxed);
-                    if let (false, Some(limit)) = (by_user, self.plan.stop_at_failed) {
-                        self.voice.say(format!("the run ends here: --stop-at-failed {limit} is reached"));
+                    let by_user = stop.load(Ordering::Relaxed);
+                    if let (false, Some(limit)) = (by_user, campaign.arm.plan.stop_at_failed) {
+                        campaign.voice.say(format!("the run ends here: --stop-at-failed {limit} is reached"));
                     }
                     return Ok(by_user);
                 }
             }
         }
-        Ok(self.stop.load(Ordering::Relaxed))
+    }
+    Ok(stop.load(Ordering::Relaxed))
+}
+
+/// Which campaigns run a window, in order.
+fn turns(sequence: Option<&Sequence>, cell: usize, window: u32) -> Vec<usize> {
+    let place = |arm: interleave::Arm| arm as usize;
+    sequence.map_or_else(|| vec![0], |sequence| sequence.pair(cell, window).map(place).to_vec())
+}
+
+fn rest(campaigns: &[Campaign<'_>], files: &mut [Files]) -> anyhow::Result<()> {
+    let gap = Nanos::from_secs_f64(campaigns[0].arm.plan.gap_between_windows_s).unwrap_or(Nanos::ZERO);
+    let until = SystemClock.now() + gap;
+    let mut next_sample = vec![SystemClock.now(); campaigns.len()];
+    while SystemClock.now() < until && !campaigns[0].stop.load(Ordering::Relaxed) {
+        for ((campaign, files), next) in campaigns.iter().zip(files.iter_mut()).zip(&mut next_sample) {
+            campaign.sample_when_due(next, files)?;
+        }
+        std::thread::sleep(TICK);
+    }
+    Ok(())
+}
+
+impl Campaign<'_> {
+    fn create(&self, name: &str) -> anyhow::Result<File> {
+        let path = self.arm.dir.join(name);
+        File::create(&path).with_context(|| path.display().to_string())
     }
 
-    fn rest(&self, files: &mut Files) -> anyhow::Result<()> {
-        let gap = Nanos::from_secs_f64(self.plan.gap_between_windows_s).unwrap_or(Nanos::ZERO);
-        let until = SystemClock.now() + gap;
-        let mut next_sample = SystemClock.now();
-        while SystemClock.now() < until && !self.stop.load(Ordering::Relaxed) {
-            self.sample_when_due(&mut next_sample, files)?;
-            std::thread::sleep(TICK);
-        }
-        Ok(())
+    fn files(&self) -> anyhow::Result<Files> {
+        Ok(Files { windows: self.create("windows.jsonl")?, health: self.create("health.jsonl")? })
+    }
+
+    fn recorder<'b>(&'b self, books: &'b Books) -> anyhow::Result<Recorder<'b, BufWriter<File>>> {
+        let canary_out = self.arm.canary.as_ref().map(|_| self.create(CANARY.rows)).transpose()?;
+        Ok(Recorder {
+            shared: &self.arm.shared,
+            tickets: &books.tickets,
+            desk: &books.desk,
+            run: &self.arm.run_id,
+            origin: self.arm.origin,
+            stamps: self.arm.stamps,
+            secret: self.arm.server.secret.as_deref(),
+            out: BufWriter::with_capacity(1 << 18, self.create("requests.jsonl")?),
+            canary_out: canary_out.map(BufWriter::new),
+        })
     }
 
     fn window(
         &self,
         place: WindowPlace<'_>,
         nonces: &Nonces,
-        tickets: &Tickets,
-        desk: &recorder::Desk,
+        Books { tickets, desk }: &Books,
         files: &mut Files,
     ) -> anyhow::Result<WindowRow> {
-        let workers = self.workers.len() as u32;
+        let Arm { shared, engine, canary, plan, .. } = self.arm;
+        let workers = self.arm.workers.len() as u32;
         let slots = spread(place.cell.slots(), workers);
-        let prepared = self.engine.prepare(&spread(place.cell.opened_ahead(), workers))?;
+        let prepared = engine.prepare(&spread(place.cell.opened_ahead(), workers))?;
         if let Some(failure) = prepared.iter().find_map(|p| p.failure) {
             let opened: u32 = prepared.iter().map(|p| p.opened).sum();
             if place.serial == 0 && opened == 0 {
@@ -138,11 +186,10 @@ impl Campaign<'_> {
             self.voice.say(format!("WARNING: not all connections could be opened ahead: {failure}"));
         }
         desk.begin_window();
-        self.shared.stop.store(false, Ordering::Relaxed);
-        self.shared.supply_over.store(false, Ordering::Release);
+        shared.stop.store(false, Ordering::Relaxed);
+        shared.supply_over.store(false, Ordering::Release);
         let steps_before = desk.clock_steps.load(Ordering::Relaxed);
-        let waits_before = self.shared.reader_waits.load(Ordering::Relaxed);
-        let plan = self.plan;
+        let waits_before = shared.reader_waits.load(Ordering::Relaxed);
         let feeding = AtomicBool::new(true);
         let opened_at = AtomicU64::new(0);
         let mut opened = Instant::default();
@@ -150,8 +197,8 @@ impl Campaign<'_> {
         let mut next_sample = Instant::default();
         let feeder = Feeder {
             workload: &plan.workload,
-            request: self.request,
-            body: self.body,
+            request: &self.arm.request,
+            body: &self.arm.body,
             nonces,
             cell: place.cell,
             index: place.index,
@@ -161,14 +208,14 @@ impl Campaign<'_> {
             kept: plan.num_prompts,
             min_duration: Nanos::from_secs_f64(plan.min_duration_s).unwrap_or(Nanos::ZERO),
             opened: &opened_at,
-            shared: self.shared,
+            shared,
             tickets,
         };
         let made = std::thread::scope(|scope| -> anyhow::Result<u64> {
             // requests are made ahead; the window opens when the first ones are there
             let enough = match place.cell {
-                Cell::Closed { concurrency } => (*concurrency as usize).min(self.shared.supply.capacity()),
-                Cell::Open(_) => place.cell.supply_depth().min(self.shared.supply.capacity()),
+                Cell::Closed { concurrency } => (*concurrency as usize).min(shared.supply.capacity()),
+                Cell::Open(_) => place.cell.supply_depth().min(shared.supply.capacity()),
             };
             let start = SystemClock.now() + lead(enough);
             let (feeder, feeding) = (&feeder, &feeding);
@@ -178,23 +225,22 @@ impl Campaign<'_> {
                 made
             })?;
             let mut go = || -> anyhow::Result<()> {
-                while SystemClock.now() < start && self.shared.supply.len() < enough && feeding.load(Ordering::Acquire)
-                {
+                while SystemClock.now() < start && shared.supply.len() < enough && feeding.load(Ordering::Acquire) {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 self.sample(files)?;
                 let tend_canary =
-                    || self.canary.iter().for_each(|c| c.top_up(self.shared, tickets, desk, place.index, place.window));
+                    || canary.iter().for_each(|c| c.top_up(shared, tickets, desk, place.index, place.window));
                 tend_canary();
                 opened = SystemClock.now() + LEAD;
                 opened_at.store(opened.ns(), Ordering::Release);
-                self.engine.begin(place.cell.load(), &slots, opened)?;
-                while !self.engine.poll_window(&mut reports)? {
+                engine.begin(place.cell.load(), &slots, opened)?;
+                while !engine.poll_window(&mut reports)? {
                     let failed = desk.tally.failed.load(Ordering::Relaxed);
                     let too_many = plan.stop_at_failed.is_some_and(|limit| failed >= limit);
                     let broken = desk.broken.load(Ordering::Relaxed);
                     if self.stop.load(Ordering::Relaxed) || too_many || broken {
-                        self.shared.stop.store(true, Ordering::Relaxed);
+                        shared.stop.store(true, Ordering::Relaxed);
                     }
                     tend_canary();
                     self.sample_when_due(&mut next_sample, files)?;
@@ -203,12 +249,12 @@ impl Campaign<'_> {
                 Ok(())
             };
             let ran = go();
-            self.canary.iter().for_each(|c| c.take_back(self.shared, tickets));
-            let interrupted = self.shared.stop.load(Ordering::Relaxed);
+            canary.iter().for_each(|c| c.take_back(shared, tickets));
+            let interrupted = shared.stop.load(Ordering::Relaxed);
             // whatever happened, the feeder must not wait for room that nobody makes
-            self.shared.stop.store(true, Ordering::Relaxed);
+            shared.stop.store(true, Ordering::Relaxed);
             let made = feeder.join().map_err(|_| anyhow::anyhow!("the request feeder ended unexpectedly"))?;
-            self.shared.stop.store(interrupted, Ordering::Relaxed);
+            shared.stop.store(interrupted, Ordering::Relaxed);
             ran.map(|()| made)
         })?;
         let closed = SystemClock.now();
@@ -216,7 +262,7 @@ impl Campaign<'_> {
         let unsent = feeder.leave_unsent(made, opened, closed);
         let in_hand: u64 = reports.iter().map(|r| u64::from(r.never_due)).sum();
         let rows = self.wait_for_rows(made + unsent.not_made - unsent.never_due - in_hand, desk);
-        let waits = self.shared.reader_waits.load(Ordering::Relaxed) - waits_before;
+        let waits = shared.reader_waits.load(Ordering::Relaxed) - waits_before;
         let counters = self.counters(&reports, desk, steps_before, waits);
         let row = self.window_row(place, opened, closed, rows, counters, &reports, desk);
         self.tell(&row, &reports, desk);
@@ -266,7 +312,7 @@ impl Campaign<'_> {
         reports: &[WindowReport],
         desk: &recorder::Desk,
     ) -> WindowRow {
-        let axis = |at: Instant| at.saturating_since(self.origin).ns();
+        let axis = |at: Instant| at.saturating_since(self.arm.origin).ns();
         let share = |w: &WorkerInfo| {
             let report = reports.iter().find(|r| r.worker == w.index).copied().unwrap_or_default();
             WorkerShare {
@@ -279,31 +325,32 @@ impl Campaign<'_> {
             }
         };
         WindowRow {
-            run: self.run_id.to_owned(),
+            run: self.arm.run_id.clone(),
             cell: place.index,
             window: place.window,
             load: place.cell.recorded(),
             opened: axis(opened),
             closed: axis(closed),
-            planned: self.plan.drop + self.plan.num_prompts,
-            drop: self.plan.drop,
+            planned: self.arm.plan.drop + self.arm.plan.num_prompts,
+            drop: self.arm.plan.drop,
             slots: place.cell.slots(),
-            trace_hash: self.plan.trace_hash.clone(),
+            trace_hash: self.arm.plan.trace_hash.clone(),
             schedule_hash: place.cell.schedule_hash().map(str::to_owned),
-            interrupted: self.shared.stop.load(Ordering::Relaxed),
+            interrupted: self.arm.shared.stop.load(Ordering::Relaxed),
             rows,
             last_h: desk.last_h(),
             counters,
-            workers: self.workers.iter().map(share).collect(),
+            workers: self.arm.workers.iter().map(share).collect(),
         }
     }
 
     fn tell(&self, row: &WindowRow, reports: &[WindowReport], desk: &recorder::Desk) {
         let failed = desk.tally.failed.load(Ordering::Relaxed);
+        let arm = self.arm.side.map_or_else(String::new, |side| format!("{}, ", side.name()));
         self.voice.say(format!(
-            "window   {}/{} {}: {} requests, {failed} failed, {:.1} s{}",
+            "window   {arm}{}/{} {}: {} requests, {failed} failed, {:.1} s{}",
             row.window + 1,
-            self.plan.windows,
+            self.arm.plan.windows,
             match row.load.model {
                 LoadModel::Closed => format!("at concurrency {}", row.slots),
                 LoadModel::Open | LoadModel::Trace => terminal::load(&row.load),
@@ -347,8 +394,8 @@ impl Campaign<'_> {
     }
 
     fn sample(&self, files: &mut Files) -> anyhow::Result<()> {
-        let t = SystemClock.now().saturating_since(self.origin).ns();
-        let workers = self.workers.iter().zip(self.engine.busy_ns());
+        let t = SystemClock.now().saturating_since(self.arm.origin).ns();
+        let workers = self.arm.workers.iter().zip(self.arm.engine.busy_ns());
         let workers: BTreeMap<u64, health::Pinned> =
             workers.map(|(w, busy_ns)| (w.tid as u64, health::Pinned { core: w.core as u32, busy_ns })).collect();
         health::sample(t, &workers).iter().try_for_each(|row| write_line(&mut files.health, row))

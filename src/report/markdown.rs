@@ -14,7 +14,7 @@ use crate::rundir::row::Outcome;
 use crate::rundir::run_json::{Cell, Distribution, RunJson, Window};
 
 /// Files whose digests stand in the report, those that exist.
-pub const DIGESTED: [&str; 11] = [
+pub const DIGESTED: [&str; 12] = [
     "plan.json",
     "requests.jsonl",
     "windows.jsonl",
@@ -26,6 +26,7 @@ pub const DIGESTED: [&str; 11] = [
     "run.json",
     "closure.json",
     "canary.json",
+    "ledger.jsonl",
 ];
 
 /// Heading of the last section, which lists them.

@@ -8,6 +8,8 @@ mod command_line;
 mod envelope;
 mod foreign_server;
 mod house_rules;
+mod interleave;
+mod ledger;
 mod live;
 mod mock_command;
 mod open_loop;

@@ -1,0 +1,3 @@
+//! What a reader must be told before believing a benchmark.
+
+pub mod ledger;
