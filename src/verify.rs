@@ -10,6 +10,7 @@ mod distributions;
 mod document;
 mod gates;
 mod raw;
+mod server;
 #[cfg(test)]
 mod tests;
 mod window;

@@ -7,6 +7,7 @@ pub mod feeder;
 pub mod health;
 pub mod mock_child;
 pub mod recorder;
+mod scraper;
 mod server;
 mod windows;
 
@@ -208,6 +209,7 @@ pub fn run(plan: &Plan, stop: &Arc<AtomicBool>, voice: &Voice) -> anyhow::Result
         request: &request,
         body: &body,
         canary: canary.as_ref(),
+        metrics: server.metrics.as_ref().ok(),
         secret: server.secret.as_deref(),
         stamps: if found.stamps { StampSource::Kernel } else { StampSource::User },
         stop,

@@ -3,6 +3,7 @@
 use super::canary::Canary;
 use super::feeder::{Feeder, Tickets};
 use super::recorder::{self, Recorder};
+use super::scraper::{self, Scraper};
 use super::{Voice, health};
 use crate::evidence::CANARY;
 use crate::load_point::Cell;
@@ -10,6 +11,7 @@ use crate::plan::Plan;
 use crate::report::terminal;
 use crate::rundir::row::StampSource;
 use crate::rundir::window::{Counters, LoadModel, WindowRow, WorkerShare};
+use crate::target::metrics_source::MetricsSource;
 use crate::target::openai::BodyTemplate;
 use crate::workload::nonce::Nonces;
 use anyhow::{Context, bail};
@@ -43,6 +45,7 @@ pub(super) struct Campaign<'a> {
     pub(super) request: &'a RequestTemplate,
     pub(super) body: &'a BodyTemplate,
     pub(super) canary: Option<&'a Canary>,
+    pub(super) metrics: Option<&'a MetricsSource>,
     pub(super) secret: Option<&'a str>,
     pub(super) stamps: StampSource,
     pub(super) stop: &'a AtomicBool,
@@ -73,16 +76,29 @@ impl Campaign<'_> {
             let recording =
                 std::thread::Builder::new().name("recorder".to_owned()).spawn_scoped(scope, || recorder.run())?;
             let told = recorder::Told(&desk.over);
-            let ran = self.rounds(&tickets, &desk, &mut files);
+            let scraper = self
+                .metrics
+                .map(|source| Scraper::start(scope, source, self.origin, open(scraper::FILE)?))
+                .transpose()?;
+            let ran = self.rounds(&tickets, &desk, scraper.as_ref(), &mut files);
             drop(told);
+            let scraped = scraper.map_or(Ok(()), Scraper::end);
             let recorded = recording.join().map_err(|_| anyhow::anyhow!("the record reader ended unexpectedly"))?;
             recorded.with_context(|| format!("{} cannot be written", self.dir.join("requests.jsonl").display()))?;
+            scraped?;
             ran.map(|interrupted| (interrupted, desk.canary_failed.load(Ordering::Relaxed)))
         })
     }
 
-    fn rounds(&self, tickets: &Tickets, desk: &recorder::Desk, files: &mut Files) -> anyhow::Result<bool> {
+    fn rounds(
+        &self,
+        tickets: &Tickets,
+        desk: &recorder::Desk,
+        scraper: Option<&Scraper<'_>>,
+        files: &mut Files,
+    ) -> anyhow::Result<bool> {
         let nonces = Nonces::of_run(self.run_id);
+        scraper.into_iter().for_each(Scraper::before);
         let mut serial = 0;
         for window in 0..self.plan.windows {
             if window > 0 {
@@ -93,7 +109,7 @@ impl Campaign<'_> {
                     return Ok(true);
                 }
                 let place = WindowPlace { index: index as u32, cell, window, serial };
-                let row = self.window(place, &nonces, tickets, desk, files)?;
+                let row = self.window(place, &nonces, tickets, desk, scraper, files)?;
                 files.window(&row)?;
                 serial += 1;
                 if row.interrupted {
@@ -125,6 +141,7 @@ impl Campaign<'_> {
         nonces: &Nonces,
         tickets: &Tickets,
         desk: &recorder::Desk,
+        scraper: Option<&Scraper<'_>>,
         files: &mut Files,
     ) -> anyhow::Result<WindowRow> {
         let workers = self.workers.len() as u32;
@@ -189,6 +206,7 @@ impl Campaign<'_> {
                 opened = SystemClock.now() + LEAD;
                 opened_at.store(opened.ns(), Ordering::Release);
                 self.engine.begin(place.cell.load(), &slots, opened)?;
+                scraper.into_iter().for_each(|s| s.opened(place.index, place.window, opened));
                 while !self.engine.poll_window(&mut reports)? {
                     let failed = desk.tally.failed.load(Ordering::Relaxed);
                     let too_many = plan.stop_at_failed.is_some_and(|limit| failed >= limit);
@@ -212,10 +230,12 @@ impl Campaign<'_> {
             ran.map(|()| made)
         })?;
         let closed = SystemClock.now();
+        scraper.into_iter().for_each(|s| s.closed(place.index, place.window));
         self.sample(files)?;
         let unsent = feeder.leave_unsent(made, opened, closed);
         let in_hand: u64 = reports.iter().map(|r| u64::from(r.never_due)).sum();
         let rows = self.wait_for_rows(made + unsent.not_made - unsent.never_due - in_hand, desk);
+        scraper.into_iter().for_each(Scraper::settle);
         let waits = self.shared.reader_waits.load(Ordering::Relaxed) - waits_before;
         let counters = self.counters(&reports, desk, steps_before, waits);
         let row = self.window_row(place, opened, closed, rows, counters, &reports, desk);

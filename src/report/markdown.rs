@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::analysis::definitions::rules::GateState;
 use crate::report::quantity::{between, count, fraction, percent, percentile, rate};
-use crate::report::{fitness, terminal};
+use crate::report::{fitness, server, terminal};
 use crate::rundir::row::Outcome;
 use crate::rundir::run_json::{Cell, Distribution, RunJson, Window};
 
@@ -97,6 +97,7 @@ fn section_window(md: &mut String, window: &Window) {
     metrics(md, window);
     by_conn(md, window);
     work(md, window);
+    of_server(md, window);
     client(md, window);
     first_requests(md, window);
     verdicts(md, window);
@@ -156,6 +157,11 @@ fn counts(md: &mut String, window: &Window) {
         window.finish_reasons.iter().map(|(name, s)| format!("{} {}", cell_text(name), percent(Some(*s)))).collect();
     if !reasons.is_empty() {
         push(md, &format!("- finish reasons: {}", reasons.join(", ")));
+    }
+    let echoes: Vec<String> =
+        window.model_echoes.iter().map(|(name, n)| format!("{} {}", cell_text(name), count(*n))).collect();
+    if !echoes.is_empty() {
+        push(md, &format!("- model in the replies: {}", echoes.join(", ")));
     }
     let known = |n: Option<u64>| n.map_or_else(|| "not reported".into(), count);
     let t = &window.tokens;
@@ -220,6 +226,15 @@ fn work(md: &mut String, window: &Window) {
         push(md, &format!("Load: {offered} requests/s offered, {achieved} achieved."));
     }
     push(md, "");
+}
+
+/// The server's own counters, over a span that begins before the window and ends after it.
+fn of_server(md: &mut String, window: &Window) {
+    let Some(server) = &window.server else { return };
+    let words = server::words(server);
+    let span = server.span_s.map_or_else(String::new, |s| format!(" over {s:.2} s"));
+    let words = if words.is_empty() { "nothing of what is known here".to_owned() } else { words };
+    push(md, &format!("Server, by its own counters{span}: {}.\n", cell_text(&words)));
 }
 
 fn client(md: &mut String, window: &Window) {

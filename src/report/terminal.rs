@@ -2,6 +2,7 @@
 
 use crate::report::fitness;
 use crate::report::quantity::{between, count, fraction, latency, percent, percentile, rate};
+use crate::report::server;
 use crate::rundir::run_json::{Cell, Distribution, Requests, RunJson, Throughput, Verdict, VerdictKind, Window};
 use crate::rundir::window::{Load, LoadModel};
 
@@ -72,6 +73,7 @@ impl Paper {
         self.table(window, load);
         self.throughput(&window.throughput, window);
         self.rates(window, load);
+        self.server(window);
         self.client(window);
         self.first_requests(window);
         self.verdicts(window);
@@ -190,6 +192,14 @@ impl Paper {
         if load.model != LoadModel::Closed {
             let (offered, achieved) = (rate(window.offered_rps), rate(window.achieved_rps));
             self.entry(Tone::Plain, "load", &format!("{offered} requests/s offered   {achieved} achieved"));
+        }
+    }
+
+    /// Its own counters, where it serves them.
+    fn server(&mut self, window: &Window) {
+        let words = window.server.as_ref().map(server::words).unwrap_or_default();
+        if !words.is_empty() {
+            self.entry(Tone::Plain, "server", &words);
         }
     }
 

@@ -10,6 +10,7 @@ use super::distributions::{Forbidden, Metric, distribution};
 use super::gates::{self, Evidence};
 use super::max_failed;
 use super::raw::number;
+use super::server;
 use crate::analysis::definitions::load::{self, TokenTrail};
 use crate::analysis::definitions::{self, Columns, per_second, rules, seconds, share, wording};
 use crate::analysis::percentiles::{self, PUBLISHED, Sample};
@@ -87,6 +88,8 @@ impl Recount<'_> {
             }
         }
         let by_conn = self.by_conn(forbidden, &mut verdicts);
+        let (model_echoes, other_model) = server::echoes(&self.ok, plan);
+        verdicts.extend(other_model);
         let counted = || self.ok.iter().filter(|r| r.token_events > 0 && r.completion_tokens.is_some());
         let events: u64 = counted().map(|r| u64::from(r.token_events)).sum();
         let tokens = definitions::tokens(counted().filter_map(|r| r.completion_tokens));
@@ -111,6 +114,8 @@ impl Recount<'_> {
             "coalesced_share": self.coalesced(),
             "finish_reasons": self.finish_reasons(),
             "flags": self.flags(),
+            "model_echoes": model_echoes,
+            "server": null,
             "interrupted": self.line["interrupted"],
             "trace_hash": self.line["trace_hash"],
         })
