@@ -177,6 +177,27 @@ mod tests {
         }
     }
 
+    #[test]
+    fn hostile_texts_are_passed_over() {
+        let long = |piece: &str| piece.repeat(100_000);
+        for text in [
+            long("{"),
+            long("a{"),
+            format!("a{}", long("{x=\"")),
+            format!("a{{x=\"{}", long("\\")),
+            format!("a{{{}", long(",")),
+            format!("a {}", long("9")),
+            long("a\0 1"),
+            long("\u{feff}"),
+            "a 1\r".repeat(10),
+        ] {
+            assert!(samples(&text).all(|found| found.name.len() < 4), "{}", &text[..4]);
+        }
+        // a value too large for a number is infinite, and no figure is made of it
+        assert!(one(&format!("a {}", long("9"))).is_some_and(|(.., value)| value.is_infinite()));
+        assert_eq!(samples(&format!("{}\nb 2\n", long("x"))).count(), 1);
+    }
+
     proptest! {
         #[test]
         fn anything_is_survived(text in "(?s).{0,300}") {

@@ -11,4 +11,5 @@ mod house_rules;
 mod live;
 mod mock_command;
 mod open_loop;
+mod server_facts;
 mod without_uring;
