@@ -298,6 +298,10 @@ run_args! {
     /// Server, e.g. http://gpu-7:8000 [default: the built-in mock, started and stopped here]
     #[arg(long, value_name = "URL", help_heading = "Target")]
     base_url: Option<String>,
+    /// Where the server's own counters are read, once a second beside the load: Prometheus text of vLLM, SGLang, TGI or
+    /// llama.cpp; none switches it off [default: <base-url>/metrics, when it answers with that]
+    #[arg(long, value_name = "URL", help_heading = "Target")]
+    metrics_url: Option<String>,
     /// Path of the API: .../chat/completions is chat, any other .../completions is text [default: /v1/chat/completions]
     #[arg(long, value_name = "PATH", help_heading = "Target")]
     endpoint: Option<String>,

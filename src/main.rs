@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use anyhow::Context;
+use bench_engine::clock::SystemClock;
 use bench_engine::io::capabilities::{capabilities, choose};
 use bench_engine::timers::Limits;
 use bench_engine::units::Nanos;
@@ -20,16 +21,19 @@ use tarebench::calibrations::identity::Host;
 use tarebench::calibrations::store::{self, Found};
 use tarebench::campaign::{self, Ended, Voice, mock_child};
 use tarebench::cli::{
-    CalibrateArgs, Cli, Command, DecodeArgs, ImportArgs, LedgerArgs, MockArgs, MockUsage, ProbeArgs, RunArgs, VerifyArgs,
+    CalibrateArgs, Cli, Command, DecodeArgs, ImportArgs, LedgerArgs, MockArgs, MockUsage, ProbeArgs, RunArgs,
+    VerifyArgs,
 };
 use tarebench::disclosure::ledger::book::Book;
 use tarebench::disclosure::ledger::{neighbours, read};
 use tarebench::import::{self, Imported};
-use tarebench::plan::{Plan, key_policy, secrets};
+use tarebench::plan::{MetricsWords, Plan, key_policy, secrets};
 use tarebench::probe::{OneRequest, show};
 use tarebench::target::address::Target;
-use tarebench::target::identity;
+use tarebench::target::metrics_source::MetricsSource;
 use tarebench::target::openai::{Api, BodyTemplate, TokenProof};
+use tarebench::target::route::Route;
+use tarebench::target::{facts, identity};
 use tarebench::{decode, report, verify};
 
 const FAILED: u8 = 1;
@@ -396,13 +400,18 @@ fn probe(args: &ProbeArgs) -> anyhow::Result<u8> {
     }
     let own: Vec<(String, String)> = args.header.iter().map(|p| (p.0.clone(), p.1.clone())).collect();
     let secret = secrets(secret.as_deref(), &own);
-    let identity = identity::ask(&target, &headers, secret.as_deref())?;
+    let mut identity = identity::ask(&target, &headers, secret.as_deref())?;
     let Some(model) = args.model.clone().or_else(|| identity.models.first().cloned()) else {
         anyhow::bail!(
             "no model: /v1/models told none ({}); name one with --model",
             identity.models_error.unwrap_or_default()
         );
     };
+    let metrics = MetricsSource::find(&MetricsWords::BesideLoad, &target, &headers, secret.as_deref())?;
+    let first = metrics.as_ref().ok().and_then(MetricsSource::first);
+    identity.facts = facts::ask(&target, &headers, secret.as_deref(), &identity, &model, first);
+    identity.started(first, SystemClock.wall());
+    let route = Route::probe(target.address, std::time::Duration::from_secs(5)).ok();
     let body = BodyTemplate {
         api: Api::of_endpoint(&args.endpoint),
         model: model.clone(),
@@ -441,6 +450,20 @@ fn probe(args: &ProbeArgs) -> anyhow::Result<u8> {
         text.push_str(&format!("models   {}\n", identity.models.join(", ")));
         if let Some(version) = &identity.version {
             text.push_str(&format!("version  {version}\n"));
+        }
+        let facts = facts::words(&identity.facts);
+        if !facts.is_empty() {
+            text.push_str(&format!("facts    {facts}\n"));
+        }
+        match &metrics {
+            Ok(source) => text.push_str(&format!("metrics  {}\n", source.figures())),
+            Err(why) => text.push_str(&format!("metrics  none ({why})\n")),
+        }
+        if let (Some(at), Some(age_s)) = (&identity.started_at, identity.age_s) {
+            text.push_str(&format!("started  {at}, {age_s:.0} s ago\n"));
+        }
+        if let Some(route) = &route {
+            text.push_str(&format!("network  {}\n", route.words()));
         }
         text.push_str(&format!("asked    {} of {model}, at most {} tokens\n\n", args.endpoint, args.max_tokens));
         text.push_str(&show(&row));

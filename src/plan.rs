@@ -38,6 +38,29 @@ pub struct TargetWords {
     pub mock_flags: Vec<String>,
     /// Name of the variable with the key, and whether it was given by flag.
     pub api_key_env: (String, bool),
+    /// `--metrics-url`.
+    pub metrics: MetricsWords,
+}
+
+/// Where the server's own counters are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MetricsWords {
+    /// At the server itself, when it has them.
+    BesideLoad,
+    /// Not at all.
+    Nowhere,
+    /// At this URL.
+    At(String),
+}
+
+impl MetricsWords {
+    fn of(given: Option<&str>) -> Self {
+        match given {
+            None => MetricsWords::BesideLoad,
+            Some("none") => MetricsWords::Nowhere,
+            Some(url) => MetricsWords::At(url.to_owned()),
+        }
+    }
 }
 
 /// Where the results go.
@@ -328,6 +351,7 @@ impl Plan {
                 remote_truth: None,
                 mock_flags: Vec::new(),
                 api_key_env: api_key_env(args.api_key_env.as_deref(), environment)?,
+                metrics: MetricsWords::of(args.metrics_url.as_deref()),
             },
             output: Output {
                 dir: args.out.clone(),

@@ -11,4 +11,5 @@ mod intervals;
 pub mod markdown;
 pub mod picture;
 pub mod quantity;
+mod server;
 pub mod terminal;

@@ -13,6 +13,7 @@ mod gates;
 mod goals;
 mod ledger;
 mod raw;
+mod server;
 #[cfg(test)]
 mod tests;
 mod window;

@@ -19,6 +19,7 @@ pub mod goals;
 pub mod ids;
 pub mod load;
 pub mod rules;
+pub mod server;
 #[cfg(test)]
 mod tests;
 pub mod wording;

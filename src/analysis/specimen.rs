@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::rundir::chain::Chain;
 use crate::rundir::health::HealthRow;
 use crate::rundir::row::{Chunk, Outcome, Phase, Row, RowError, Stamp, StampSource, TokensSource};
+use crate::rundir::scrape::{Moment, ScrapeRow};
 use crate::rundir::window::{Counters, Load, LoadModel, WindowRow, WorkerShare};
 
 /// A run directory before it is written.
@@ -14,6 +15,8 @@ pub(crate) struct Specimen {
     pub(crate) plan: Value,
     pub(crate) windows: Vec<(WindowRow, Vec<Row>)>,
     pub(crate) health: Vec<HealthRow>,
+    /// Written when there are any.
+    pub(crate) scrapes: Vec<ScrapeRow>,
 }
 
 pub(crate) const MS: u64 = 1_000_000;
@@ -209,7 +212,7 @@ impl Specimen {
         let environment = json!({"host": "h", "kernel": "6.12", "loopback": true});
         let plan = json!({"run_id": "r1", "plan_hash": "abc", "started_at": "2026-01-01T00:00:00Z", "tarebench": "0.1.0",
             "environment": environment, "calibration": null, "max_failed": 0.01});
-        Specimen { plan, windows, health }
+        Specimen { plan, windows, health, scrapes: Vec::new() }
     }
 
     /// Writes the raw files; fills in each window's `rows` and `last_h`.
@@ -233,6 +236,24 @@ impl Specimen {
         let files =
             [("plan.json", plan), ("requests.jsonl", requests), ("windows.jsonl", windows), ("health.jsonl", health)];
         files.iter().for_each(|(name, text)| std::fs::write(dir.join(name), text).unwrap());
+        if !self.scrapes.is_empty() {
+            let scrapes: String = self.scrapes.iter().map(|s| serde_json::to_string(s).unwrap() + "\n").collect();
+            std::fs::write(dir.join("server-metrics.jsonl"), scrapes).unwrap();
+        }
+    }
+}
+
+/// A scrape asked for at `at` and answered within 2 ms.
+pub(crate) fn scrape(at: u64, metrics: &[(&str, f64)]) -> ScrapeRow {
+    ScrapeRow {
+        at,
+        cell: None,
+        window: None,
+        moment: Moment::During,
+        error: None,
+        metrics: metrics.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+        took_ns: 2 * MS,
+        rtt_us: None,
     }
 }
 
@@ -264,7 +285,7 @@ impl Specimen {
     /// with nothing used up: every gate is ok.
     pub(crate) fn calm(seconds: u64) -> Specimen {
         let second = 1_000 * MS;
-        let mut specimen = Specimen { plan: json!({}), windows: Vec::new(), health: Vec::new() };
+        let mut specimen = Specimen { plan: json!({}), windows: Vec::new(), health: Vec::new(), scrapes: Vec::new() };
         let rows = (0..100).map(|id| request(id, second + id * 10 * MS)).collect();
         let mut bounds = window(0, 0, second, (1 + seconds) * second);
         bounds.workers[0].busy_ns = 0;

@@ -13,6 +13,7 @@ mod ledger;
 mod noise;
 mod occupancy;
 mod raw_files;
+mod server;
 #[cfg(test)]
 mod tests;
 mod window_tally;
@@ -30,10 +31,12 @@ use crate::rundir::window::{LoadModel, WindowRow};
 use calibrated::Calibration;
 use client::Health;
 pub use raw_files::SummaryError;
-use raw_files::{half_written_verdict, read_health, read_plan, read_rows, read_windows};
+use raw_files::{half_written_verdict, read_health, read_plan, read_rows, read_scrapes, read_windows};
+use server::{Scrapes, Sent};
 use window_tally::WindowTally;
 
-/// Reads `plan.json`, `windows.jsonl`, `requests.jsonl` and `health.jsonl` of a run directory.
+/// Reads `plan.json`, `windows.jsonl`, `requests.jsonl` and `health.jsonl` of a run directory, and `server-metrics.jsonl`
+/// where there is one.
 ///
 /// # Errors
 /// A file that cannot be read, a line that does not parse or breaks the hash chain, counts that do not close.
@@ -41,16 +44,17 @@ pub fn summarise(dir: &Path) -> Result<RunJson, SummaryError> {
     let plan = read_plan(dir)?;
     let windows = read_windows(dir)?;
     let (health, health_tail) = read_health(dir)?;
+    let (scrapes, scrapes_tail) = read_scrapes(dir)?;
     let (calibration, unusable) = match Calibration::of_plan(&plan) {
         Ok(found) => (found, None),
         Err(fault) => (None, Some(wording::calibration_unusable(&fault))),
     };
     let goals = plan_goals(&plan)?;
     let max_failed = plan.get("max_failed").and_then(Value::as_f64).unwrap_or(rules::MAX_FAILED);
-    let mut figures =
-        Figures::new(&windows.rows, Context { health: Health::new(health), calibration, goals, max_failed });
+    let context = Context { health: Health::new(health), calibration, goals, max_failed, model: text(&plan, "model") };
+    let mut figures = Figures::new(&windows.rows, context);
     let requests_tail = read_rows(dir, &mut |row, h, line| figures.take(&row, h, line))?;
-    let (cells, orphans) = figures.cells()?;
+    let (cells, orphans) = figures.cells(&Scrapes::new(scrapes, &plan))?;
 
     let mut verdicts: Vec<RunVerdict> = cells.iter().flat_map(window_verdicts).collect();
     verdicts.extend(orphans.into_iter().map(|((cell, window), rows)| RunVerdict {
@@ -59,7 +63,12 @@ pub fn summarise(dir: &Path) -> Result<RunJson, SummaryError> {
         kind: "window_without_end".into(),
         text: wording::window_without_end(rows),
     }));
-    let tails = [("windows.jsonl", windows.tail), ("requests.jsonl", requests_tail), ("health.jsonl", health_tail)];
+    let tails = [
+        ("windows.jsonl", windows.tail),
+        ("requests.jsonl", requests_tail),
+        ("health.jsonl", health_tail),
+        ("server-metrics.jsonl", scrapes_tail),
+    ];
     verdicts.extend(tails.iter().filter_map(|(file, tail)| tail.map(|line| half_written_verdict(file, line))));
     let broken_off = verdicts.iter().any(|v| v.kind != "failed" && v.kind != "invalid");
     verdicts.extend(unusable.map(|text| RunVerdict { cell: None, window: None, kind: "calibration".into(), text }));
@@ -100,6 +109,8 @@ struct Context {
     calibration: Option<Calibration>,
     goals: Option<Goals>,
     max_failed: f64,
+    /// The model that was asked for.
+    model: Option<String>,
 }
 
 /// Windows that are still being read, and those that are done.
@@ -107,8 +118,14 @@ struct Figures<'a> {
     windows: &'a [WindowRow],
     context: Context,
     open: BTreeMap<usize, WindowTally<'a>>,
-    done: BTreeMap<usize, Window>,
+    done: BTreeMap<usize, Done>,
     orphans: Orphans,
+}
+
+/// A window that is done, and the requests that were sent in it, retries included.
+struct Done {
+    window: Window,
+    attempts: u64,
 }
 
 impl<'a> Figures<'a> {
@@ -139,17 +156,28 @@ impl<'a> Figures<'a> {
 
     fn close(&mut self, index: usize) -> Result<(), SummaryError> {
         let tally = self.open.remove(&index).unwrap_or_else(|| WindowTally::new(&self.windows[index]));
+        let attempts = tally.attempts();
         let window = tally.finish(&self.context)?;
-        self.done.insert(index, window);
+        self.done.insert(index, Done { window, attempts });
         Ok(())
     }
 
     /// Cells in their order, and the rows of windows that have no line.
-    fn cells(mut self) -> Result<(Vec<Cell>, Orphans), SummaryError> {
+    fn cells(mut self, scrapes: &Scrapes) -> Result<(Vec<Cell>, Orphans), SummaryError> {
         let missing: Vec<usize> = (0..self.windows.len()).filter(|i| !self.done.contains_key(i)).collect();
         missing.into_iter().try_for_each(|index| self.close(index))?;
+        let sent: Vec<Sent<'_>> = self
+            .windows
+            .iter()
+            .zip(self.done.values())
+            .map(|(bounds, done)| Sent { bounds, attempts: done.attempts })
+            .collect();
         let mut cells: BTreeMap<u32, Cell> = BTreeMap::new();
-        for (bounds, (_, window)) in self.windows.iter().zip(self.done) {
+        for (bounds, (index, Done { mut window, .. })) in self.windows.iter().zip(self.done) {
+            if let Some((activity, verdicts)) = scrapes.activity(&sent, index) {
+                window.server = Some(activity);
+                window.verdicts.extend(verdicts);
+            }
             let empty =
                 || Cell { cell: bounds.cell, load: bounds.load.clone(), windows: Vec::new(), noise: BTreeMap::new() };
             cells.entry(bounds.cell).or_insert_with(empty).windows.push(window);

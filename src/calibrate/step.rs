@@ -147,6 +147,8 @@ impl Runner {
         };
         RunArgs {
             base_url: self.remote.as_ref().map(|(url, _)| url.clone()),
+            // a step weighs the client alone
+            metrics_url: Some("none".to_owned()),
             extra_body: Some(json!({ "mock": mock }).to_string()),
             connection: (load.family == Family::Cold).then_some(Connection::PerRequest),
             max_concurrency: Some(List(vec![load.concurrency])),

@@ -7,6 +7,7 @@ use crate::cli::Connection;
 use crate::load_point::{ASSUMED_TOKENS_PER_S, Cell, OpenLoop};
 use crate::plan::Plan;
 use crate::reading::printable;
+use crate::target::metrics_source::MetricsSource;
 use bench_engine::engine::WorkerInfo;
 use bench_engine::io::capabilities::Capabilities;
 use bench_engine::io::uring::RingError;
@@ -41,6 +42,8 @@ impl RunFacts<'_> {
             "address": target.address.to_string(),
             "resolved": target.resolved.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "server": self.server.identity,
+            "network": self.server.route,
+            "metrics": MetricsSource::facts(&self.server.metrics),
             "arm": {
                 "asked": self.plan.arm_by_name.then_some(self.plan.arm),
                 "used": self.found.driver.to_string(),
@@ -101,6 +104,10 @@ pub(super) fn announce(plan: &Plan, facts: &RunFacts<'_>, dir: &Path, voice: &Vo
         server.target.address,
         printable(&server.model, None)
     ));
+    if let Some(route) = &server.route {
+        voice.say(format!("network  {}", route.words()));
+    }
+    voice.say(format!("metrics  {}", MetricsSource::words(&server.metrics)));
     load(plan).into_iter().for_each(|line| voice.say(line));
     let cap = plan.workload.max_tokens.map(|n| format!(", outputs {n}")).unwrap_or_default();
     let (mean_in, mean_out) = mean_lengths(plan);

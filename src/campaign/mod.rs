@@ -8,6 +8,7 @@ pub mod feeder;
 pub mod health;
 pub mod mock_child;
 pub mod recorder;
+mod scraper;
 mod server;
 mod windows;
 

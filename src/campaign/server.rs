@@ -5,9 +5,12 @@ use super::{Voice, environment};
 use crate::evidence::LOAD;
 use crate::plan::{Plan, key_policy, secrets};
 use crate::target::address::Target;
+use crate::target::facts;
 use crate::target::fetch::{self, FetchError};
 use crate::target::identity::{self, Identity};
+use crate::target::metrics_source::{Found, MetricsSource};
 use crate::target::openai::BodyTemplate;
+use crate::target::route::Route;
 use anyhow::{Context, bail};
 use bench_engine::clock::{Clock, SystemClock};
 use bench_engine::units::Nanos;
@@ -20,6 +23,9 @@ use std::time::Duration;
 /// Longest time for fetching the log of a mock on another host.
 const LOG_PATIENCE: Nanos = Nanos::from_secs(30);
 
+/// Longest time for one connection.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+
 /// A server found, and how it is spoken to.
 pub(super) struct Server {
     pub(super) target: Target,
@@ -28,6 +34,10 @@ pub(super) struct Server {
     pub(super) headers: Vec<(String, String)>,
     pub(super) secret: Option<String>,
     pub(super) mock: Option<MockChild>,
+    /// The way there; None when the one more connection that shows it was refused.
+    pub(super) route: Option<Route>,
+    /// Where its own counters are read.
+    pub(super) metrics: Found,
 }
 
 /// Starts the mock, or waits for the server; asks it what it is.
@@ -63,7 +73,7 @@ pub(super) fn find_server(
         headers.push(("Authorization".to_owned(), format!("Bearer {key}")));
     }
     let secret = secrets(secret.as_deref(), &words.headers);
-    let identity = ask_when_ready(&target, &headers, secret.as_deref(), words.wait, stop)?;
+    let mut identity = ask_when_ready(&target, &headers, secret.as_deref(), words.wait, stop)?;
     let model = match words.model.clone().or_else(|| identity.models.first().cloned()) {
         Some(model) => model,
         None => bail!(
@@ -75,7 +85,12 @@ pub(super) fn find_server(
     if !identity.models.is_empty() && !identity.models.contains(&model) {
         voice.say(format!("WARNING: --model {model:?} is not in /v1/models ({})", identity.models.join(", ")));
     }
-    Ok(Server { target, identity, model, headers, secret, mock })
+    let metrics = MetricsSource::find(&words.metrics, &target, &headers, secret.as_deref())?;
+    let first = metrics.as_ref().ok().and_then(MetricsSource::first);
+    identity.facts = facts::ask(&target, &headers, secret.as_deref(), &identity, &model, first);
+    identity.started(first, SystemClock.wall());
+    let route = Route::probe(target.address, CONNECT_PATIENCE).ok();
+    Ok(Server { target, identity, model, headers, secret, mock, route, metrics })
 }
 
 /// Asks the server what it is; while it answers that it is still loading, as long as it was to be waited for.
@@ -106,7 +121,7 @@ fn wait_for(target: &mut Target, patience: Nanos, stop: &AtomicBool, voice: &Voi
         let others = target.resolved.clone().into_iter().filter(|a| *a != pinned);
         let mut failure: Option<FetchError> = None;
         for address in std::iter::once(pinned).chain(others) {
-            match fetch::connect(address, Duration::from_secs(5)) {
+            match fetch::connect(address, CONNECT_PATIENCE) {
                 Ok(_) => {
                     target.use_address(address);
                     return Ok(());

@@ -4,6 +4,7 @@
 use super::arm::Arm;
 use super::feeder::{Feeder, Tickets};
 use super::recorder::{self, Recorder};
+use super::scraper::{self, Scraper};
 use super::{Voice, health};
 use crate::evidence::CANARY;
 use crate::interleave::{self, Sequence};
@@ -67,13 +68,16 @@ pub(super) fn run(campaigns: &[Campaign<'_>], sequence: Option<&Sequence>) -> an
             let thread = std::thread::Builder::new().name("recorder".to_owned());
             recording.push(thread.spawn_scoped(scope, move || recorder.run())?);
         }
-        let ran = rounds(campaigns, sequence, &books, &mut files);
+        let scrapers = campaigns.iter().map(|c| c.scraper(scope)).collect::<anyhow::Result<Vec<_>>>()?;
+        let ran = rounds(campaigns, sequence, &books, &scrapers, &mut files);
         drop(told);
+        let scraped: Vec<_> = scrapers.into_iter().flatten().map(Scraper::end).collect();
         for (campaign, recording) in campaigns.iter().zip(recording) {
             let recorded = recording.join().map_err(|_| anyhow::anyhow!("the record reader ended unexpectedly"))?;
             let path = campaign.arm.dir.join("requests.jsonl");
             recorded.with_context(|| format!("{} cannot be written", path.display()))?;
         }
+        scraped.into_iter().collect::<anyhow::Result<()>>()?;
         let canary_failed = books.iter().map(|books| books.desk.canary_failed.load(Ordering::Relaxed)).collect();
         ran.map(|interrupted| Ran { interrupted, canary_failed })
     })
@@ -84,10 +88,12 @@ fn rounds(
     campaigns: &[Campaign<'_>],
     sequence: Option<&Sequence>,
     books: &[Books],
+    scrapers: &[Option<Scraper<'_>>],
     files: &mut [Files],
 ) -> anyhow::Result<bool> {
     let Campaign { arm, stop, .. } = &campaigns[0];
     let nonces: Vec<Nonces> = campaigns.iter().map(|c| Nonces::of_run(&c.arm.run_id)).collect();
+    scrapers.iter().flatten().for_each(Scraper::before);
     let mut serial = 0;
     for window in 0..arm.plan.windows {
         if window > 0 {
@@ -102,10 +108,13 @@ fn rounds(
                     return Ok(true);
                 }
                 let campaign = &campaigns[turn];
+                let scraper = scrapers[turn].as_ref();
                 if sequence.is_some() {
                     books[turn].desk.wake_up();
+                    // both arms may be one server: what the other one asked of it since must not count here
+                    scraper.into_iter().for_each(Scraper::before);
                 }
-                let row = campaign.window(place, &nonces[turn], &books[turn], &mut files[turn])?;
+                let row = campaign.window(place, &nonces[turn], &books[turn], scraper, &mut files[turn])?;
                 files[turn].window(&row)?;
                 if sequence.is_some() {
                     books[turn].desk.fall_asleep();
@@ -152,6 +161,14 @@ impl Campaign<'_> {
         Ok(Files { windows: self.create("windows.jsonl")?, health: self.create("health.jsonl")? })
     }
 
+    fn scraper<'scope, 'env>(
+        &'env self,
+        scope: &'scope std::thread::Scope<'scope, 'env>,
+    ) -> anyhow::Result<Option<Scraper<'scope>>> {
+        let Ok(source) = &self.arm.server.metrics else { return Ok(None) };
+        Ok(Some(Scraper::start(scope, source, self.arm.origin, self.create(scraper::FILE)?)?))
+    }
+
     fn recorder<'b>(&'b self, books: &'b Books) -> anyhow::Result<Recorder<'b, BufWriter<File>>> {
         let canary_out = self.arm.canary.as_ref().map(|_| self.create(CANARY.rows)).transpose()?;
         Ok(Recorder {
@@ -172,6 +189,7 @@ impl Campaign<'_> {
         place: WindowPlace<'_>,
         nonces: &Nonces,
         Books { tickets, desk }: &Books,
+        scraper: Option<&Scraper<'_>>,
         files: &mut Files,
     ) -> anyhow::Result<WindowRow> {
         let Arm { shared, engine, canary, plan, .. } = self.arm;
@@ -235,6 +253,7 @@ impl Campaign<'_> {
                 opened = SystemClock.now() + LEAD;
                 opened_at.store(opened.ns(), Ordering::Release);
                 engine.begin(place.cell.load(), &slots, opened)?;
+                scraper.into_iter().for_each(|s| s.opened(place.index, place.window, opened));
                 while !engine.poll_window(&mut reports)? {
                     let failed = desk.tally.failed.load(Ordering::Relaxed);
                     let too_many = plan.stop_at_failed.is_some_and(|limit| failed >= limit);
@@ -258,10 +277,12 @@ impl Campaign<'_> {
             ran.map(|()| made)
         })?;
         let closed = SystemClock.now();
+        scraper.into_iter().for_each(|s| s.closed(place.index, place.window));
         self.sample(files)?;
         let unsent = feeder.leave_unsent(made, opened, closed);
         let in_hand: u64 = reports.iter().map(|r| u64::from(r.never_due)).sum();
         let rows = self.wait_for_rows(made + unsent.not_made - unsent.never_due - in_hand, desk);
+        scraper.into_iter().for_each(Scraper::settle);
         let waits = shared.reader_waits.load(Ordering::Relaxed) - waits_before;
         let counters = self.counters(&reports, desk, steps_before, waits);
         let row = self.window_row(place, opened, closed, rows, counters, &reports, desk);

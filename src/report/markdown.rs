@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::analysis::definitions::rules::GateState;
 use crate::report::quantity::{between, count, fraction, percent, percentile, rate};
-use crate::report::{curves, fitness, goals, intervals, terminal};
+use crate::report::{curves, fitness, goals, intervals, server, terminal};
 use crate::rundir::row::Outcome;
 use crate::rundir::run_json::{Cell, Distribution, RunJson, Window};
 
@@ -102,6 +102,7 @@ fn section_window(md: &mut String, window: &Window) {
     for (sentence, _) in window.goals.iter().flat_map(goals::sentences) {
         push(md, &format!("- goal: {}\n", cell_text(&sentence)));
     }
+    of_server(md, window);
     client(md, window);
     first_requests(md, window);
     verdicts(md, window);
@@ -176,6 +177,11 @@ fn counts(md: &mut String, window: &Window) {
     if !reasons.is_empty() {
         push(md, &format!("- finish reasons: {}", reasons.join(", ")));
     }
+    let echoes: Vec<String> =
+        window.model_echoes.iter().map(|(name, n)| format!("{} {}", cell_text(name), count(*n))).collect();
+    if !echoes.is_empty() {
+        push(md, &format!("- model in the replies: {}", echoes.join(", ")));
+    }
     let known = |n: Option<u64>| n.map_or_else(|| "not reported".into(), count);
     let t = &window.tokens;
     let tokens = [("prompt", t.prompt), ("completion", t.completion), ("cached", t.cached), ("reasoning", t.reasoning)];
@@ -249,6 +255,15 @@ fn work(md: &mut String, window: &Window) {
         push(md, &format!("Load: {offered} requests/s offered, {achieved} achieved."));
     }
     push(md, "");
+}
+
+/// The server's own counters, over a span that begins before the window and ends after it.
+fn of_server(md: &mut String, window: &Window) {
+    let Some(server) = &window.server else { return };
+    let words = server::words(server);
+    let span = server.span_s.map_or_else(String::new, |s| format!(" over {s:.2} s"));
+    let words = if words.is_empty() { "nothing of what is known here".to_owned() } else { words };
+    push(md, &format!("Server, by its own counters{span}: {}.\n", cell_text(&words)));
 }
 
 fn client(md: &mut String, window: &Window) {

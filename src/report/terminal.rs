@@ -1,7 +1,7 @@
 //! A campaign on a terminal, at most 100 columns wide.
 
 use crate::report::quantity::{between, count, fraction, latency, percent, percentile, rate};
-use crate::report::{curves, fitness, goals, intervals};
+use crate::report::{curves, fitness, goals, intervals, server};
 use crate::rundir::run_json::{Cell, Distribution, Requests, RunJson, Throughput, Verdict, VerdictKind, Window};
 use crate::rundir::window::{Load, LoadModel};
 
@@ -76,6 +76,7 @@ impl Paper {
         self.throughput(&window.throughput, window);
         self.rates(window, load);
         self.goals(window);
+        self.server(window);
         self.client(window);
         self.first_requests(window);
         self.verdicts(window);
@@ -235,10 +236,19 @@ impl Paper {
         }
     }
 
+    /// What was fixed before the run, against what came of it.
     fn goals(&mut self, window: &Window) {
         for (sentence, passed) in window.goals.iter().flat_map(goals::sentences) {
             let tone = if passed { Tone::Plain } else { Tone::Alarm };
             self.entry(tone, "goal", &sentence);
+        }
+    }
+
+    /// Its own counters, where it serves them.
+    fn server(&mut self, window: &Window) {
+        let words = window.server.as_ref().map(server::words).unwrap_or_default();
+        if !words.is_empty() {
+            self.entry(Tone::Plain, "server", &words);
         }
     }
 

@@ -4,4 +4,5 @@ pub mod chain;
 pub mod health;
 pub mod row;
 pub mod run_json;
+pub mod scrape;
 pub mod window;

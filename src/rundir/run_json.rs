@@ -146,6 +146,10 @@ pub struct Window {
     pub finish_reasons: BTreeMap<String, f64>,
     /// Flags of kept requests.
     pub flags: BTreeMap<String, FlagCount>,
+    /// `model` of the replies of ok requests that named one, with how many did.
+    pub model_echoes: BTreeMap<String, u64>,
+    /// The server's own counters; null when none were read.
+    pub server: Option<ServerActivity>,
     /// Whether it was cut short.
     pub interrupted: bool,
     /// How it stands to the goals fixed before the run; null without any.
@@ -204,6 +208,55 @@ pub struct LimitMet {
     pub ci: Option<[f64; 2]>,
     /// What the interval allows to say.
     pub answer: Answer,
+}
+
+/// What the server counted, from just before a window to just after it: warm-up, failed requests and other clients'
+/// included. What it does not serve, or what was reset, is null.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerActivity {
+    /// Scrapes answered while the window was open.
+    pub scrapes: u64,
+    /// Scrapes of this window that were not answered.
+    pub scrapes_failed: u64,
+    /// From the scrape before to the scrape after, in s.
+    pub span_s: Option<f64>,
+    /// Why there are no counters; else null.
+    pub no_counters: Option<String>,
+    /// Counters that fell, or all of them when the process started anew: they are null here.
+    pub resets: Vec<String>,
+    /// Requests sent from here, warm-up, retries and each of several choices counted.
+    pub requests_sent: u64,
+    /// Requests that the server finished.
+    pub requests_finished: Option<u64>,
+    /// Of these at least so many are not ours.
+    pub requests_beyond_ours: Option<u64>,
+    /// Prompt tokens it took in.
+    pub prompt_tokens: Option<u64>,
+    /// Tokens it generated.
+    pub generation_tokens: Option<u64>,
+    /// Requests it put back into its queue.
+    pub preemptions: Option<u64>,
+    /// Tokens looked up in its prefix cache.
+    pub prefix_cache_queries: Option<u64>,
+    /// Tokens found there.
+    pub prefix_cache_hits: Option<u64>,
+    /// Their share; null when none were looked up.
+    pub prefix_cache_hit_share: Option<f64>,
+    /// Mean time to first token as the server measures it: without HTTP and the network.
+    pub ttft_mean_ms: Option<f64>,
+    /// Mean time in its queue.
+    pub queue_mean_ms: Option<f64>,
+    /// Most requests running, of the scrapes while the window was open.
+    pub running_max: Option<f64>,
+    /// Most waiting.
+    pub waiting_max: Option<f64>,
+    /// Highest use of the key-value cache, as a share.
+    pub kv_cache_usage_max: Option<f64>,
+    /// Smallest round trip of the scrapes' own connections, in us; null when they go elsewhere than the load.
+    pub rtt_min_us: Option<u64>,
+    /// Largest.
+    pub rtt_max_us: Option<u64>,
 }
 
 /// Requests by what became of them. `due = not_sent + sent`, `sent = dropped + kept`,

@@ -27,8 +27,10 @@ pub struct Target {
 #[derive(Debug, Error)]
 pub enum AddressError {
     /// Not a URL.
-    #[error("--base-url {url:?} is no URL of the form http://host:port ({why})")]
+    #[error("{flag} {url:?} is no URL of the form http://host:port ({why})")]
     NotAUrl {
+        /// Where it was given.
+        flag: &'static str,
         /// As given.
         url: String,
         /// What is wrong.
@@ -36,12 +38,19 @@ pub enum AddressError {
     },
     /// https.
     #[error(
-        "--base-url {0:?}: https is not supported yet; give a plain http:// address, e.g. of the server itself behind its proxy"
+        "{flag} {url:?}: https is not supported yet; give a plain http:// address, e.g. of the server itself behind its proxy"
     )]
-    Https(String),
+    Https {
+        /// Where it was given.
+        flag: &'static str,
+        /// As given.
+        url: String,
+    },
     /// The name is not known.
-    #[error("dns: the host {host:?} of --base-url does not resolve: {why}")]
+    #[error("dns: the host {host:?} of {flag} does not resolve: {why}")]
     Dns {
+        /// Where it was given.
+        flag: &'static str,
         /// The name.
         host: String,
         /// The resolver's words.
@@ -53,19 +62,27 @@ pub enum AddressError {
 }
 
 impl Target {
-    /// Takes `url` apart and resolves its host. `pin` replaces the resolved address.
+    /// Takes the `--base-url` apart and resolves its host. `pin` replaces the resolved address.
     ///
     /// # Errors
     /// [`AddressError`].
     pub fn resolve(url: &str, pin: Option<&str>) -> Result<Self, AddressError> {
+        Target::resolve_given_by("--base-url", url, pin)
+    }
+
+    /// The same for a URL given by another flag.
+    ///
+    /// # Errors
+    /// [`AddressError`], which names the flag.
+    pub fn resolve_given_by(flag: &'static str, url: &str, pin: Option<&str>) -> Result<Self, AddressError> {
         // what may be a secret (user info, a query) is not repeated
         let shown = url.split(['?', '#']).next().unwrap_or_default();
         let shown = shown.rsplit_once('@').map_or(shown.to_owned(), |(_, host)| format!("http://...@{host}"));
-        let not_a_url = |why: &str| AddressError::NotAUrl { url: shown.clone(), why: why.to_owned() };
+        let not_a_url = |why: &str| AddressError::NotAUrl { flag, url: shown.clone(), why: why.to_owned() };
         let uri: Uri = url.parse().map_err(|e: http::uri::InvalidUri| not_a_url(&e.to_string()))?;
         match uri.scheme_str() {
             Some("http") => {}
-            Some("https") => return Err(AddressError::Https(url.to_owned())),
+            Some("https") => return Err(AddressError::Https { flag, url: url.to_owned() }),
             Some(other) => return Err(not_a_url(&format!("scheme {other:?}"))),
             None => return Err(not_a_url("no http:// in front")),
         }
@@ -78,8 +95,10 @@ impl Target {
         let host = uri.host().filter(|h| !h.is_empty()).ok_or_else(|| not_a_url("no host"))?;
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let port = uri.port_u16().unwrap_or(80);
-        let resolved: Vec<SocketAddr> =
-            (bare, port).to_socket_addrs().map_err(|why| AddressError::Dns { host: host.to_owned(), why })?.collect();
+        let resolved: Vec<SocketAddr> = (bare, port)
+            .to_socket_addrs()
+            .map_err(|why| AddressError::Dns { flag, host: host.to_owned(), why })?
+            .collect();
         let resolved = match pin {
             // a pinned address is used or nothing is
             Some(pin) => {
@@ -87,9 +106,11 @@ impl Target {
             }
             None => resolved,
         };
-        let address = *resolved
-            .first()
-            .ok_or_else(|| AddressError::Dns { host: host.to_owned(), why: std::io::Error::other("no address") })?;
+        let address = *resolved.first().ok_or_else(|| AddressError::Dns {
+            flag,
+            host: host.to_owned(),
+            why: std::io::Error::other("no address"),
+        })?;
         Ok(Target {
             base_url: url.trim_end_matches('/').to_owned(),
             host: host.to_owned(),
@@ -106,6 +127,11 @@ impl Target {
     pub fn path(&self, endpoint: &str) -> String {
         let shared = self.prefix.ends_with("/v1") && endpoint.starts_with("/v1/");
         format!("{}{}", self.prefix, if shared { &endpoint[3..] } else { endpoint })
+    }
+
+    /// Where this server's `/metrics` would be: beside `/v1`, not below it.
+    pub fn metrics_path(&self) -> String {
+        format!("{}/metrics", self.prefix.strip_suffix("/v1").unwrap_or(&self.prefix))
     }
 
     /// Uses the next address that answers, for names that resolve to several (`localhost` to ::1 and 127.0.0.1).
@@ -128,7 +154,9 @@ mod tests {
         let t = Target::resolve("http://127.0.0.1:8000/v1/", None).expect("resolves");
         assert_eq!((t.authority.as_str(), t.port, t.is_loopback()), ("127.0.0.1:8000", 8000, true));
         assert_eq!(t.path("/v1/chat/completions"), "/v1/chat/completions");
+        assert_eq!(t.metrics_path(), "/metrics");
         let t = Target::resolve("http://127.0.0.1/team/a", None).expect("resolves");
+        assert_eq!(t.metrics_path(), "/team/a/metrics");
         assert_eq!((t.authority.as_str(), t.port), ("127.0.0.1", 80));
         assert_eq!(t.path("/v1/models"), "/team/a/v1/models");
         let t = Target::resolve("http://[::1]:9", None).expect("resolves");

@@ -3,6 +3,7 @@
 
 use super::address::Target;
 use bench_engine::clock::{Clock, SystemClock};
+use bench_engine::io::tcp_info::RoundTrip;
 use bench_engine::units::{Instant, Nanos};
 use bench_engine::wire::body::{Body, Piece};
 use bench_engine::wire::head::{HeadReader, ResponseHead};
@@ -12,7 +13,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 use thiserror::Error;
 
-/// Longest body taken.
+/// Longest body taken where a caller sets no other bound.
 const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
 
 /// A reply, whole.
@@ -22,8 +23,12 @@ pub struct Reply {
     pub status: u16,
     /// `Server` header.
     pub server: Option<String>,
+    /// `Content-Encoding` other than `identity`: the body is not what it seems.
+    pub encoding: Option<String>,
     /// The body.
     pub body: Vec<u8>,
+    /// Round trip of its connection.
+    pub round_trip: RoundTrip,
 }
 
 /// No reply.
@@ -66,16 +71,32 @@ pub fn get(
     fields: &[(String, String)],
     timeout: Duration,
 ) -> Result<Reply, FetchError> {
+    get_at_most(target, endpoint, fields, timeout, MAX_BODY_BYTES)
+}
+
+/// The same with a body of at most `most` bytes. Connecting, each read, and writing take at most `timeout` each, the
+/// reply as a whole at most twice that and one read.
+///
+/// # Errors
+/// [`FetchError`].
+pub fn get_at_most(
+    target: &Target,
+    endpoint: &str,
+    fields: &[(String, String)],
+    timeout: Duration,
+    most: usize,
+) -> Result<Reply, FetchError> {
     let template = RequestTemplate::new("GET", &target.path(endpoint), &target.authority, "application/json", fields)?;
     let mut socket = connect(target.address, timeout)?;
     socket.set_read_timeout(Some(timeout))?;
     socket.set_write_timeout(Some(timeout))?;
     socket.write_all(&template.without_body())?;
     let patience = Nanos::from_millis(2 * timeout.as_millis() as u64);
-    read_reply(&mut socket, SystemClock.now() + patience)
+    let reply = read_reply(&mut socket, SystemClock.now() + patience, most)?;
+    Ok(Reply { round_trip: RoundTrip::of(&socket).unwrap_or_default(), ..reply })
 }
 
-fn read_reply(socket: &mut impl Read, until: Instant) -> Result<Reply, FetchError> {
+fn read_reply(socket: &mut impl Read, until: Instant, most: usize) -> Result<Reply, FetchError> {
     let (mut head, mut buffer) = (HeadReader::default(), vec![0; 64 * 1024]);
     let (mut started, mut body): (Option<(ResponseHead, Body)>, Vec<u8>) = (None, Vec::new());
     loop {
@@ -111,8 +132,8 @@ fn read_reply(socket: &mut impl Read, until: Instant) -> Result<Reply, FetchErro
                 }
             }
         }
-        if body.len() > MAX_BODY_BYTES {
-            return Err(FetchError::Protocol(format!("the reply is longer than {MAX_BODY_BYTES} bytes")));
+        if body.len() > most {
+            return Err(FetchError::Protocol(format!("the reply is longer than {most} bytes")));
         }
         if let Some((found, Body::Done)) = started {
             return Ok(reply(&found, &head, body));
@@ -121,13 +142,16 @@ fn read_reply(socket: &mut impl Read, until: Instant) -> Result<Reply, FetchErro
 }
 
 fn reply(found: &ResponseHead, head: &HeadReader, body: Vec<u8>) -> Reply {
-    let mut server = None;
+    let (mut server, mut encoding) = (None, None);
     bench_engine::wire::head::each_field(head.bytes(), |name, value| {
+        let text = || Some(String::from_utf8_lossy(value).into_owned());
         if name.eq_ignore_ascii_case("server") {
-            server = Some(String::from_utf8_lossy(value).into_owned());
+            server = text();
+        } else if name.eq_ignore_ascii_case("content-encoding") {
+            encoding = text().filter(|e| !e.trim().eq_ignore_ascii_case("identity"));
         }
     });
-    Reply { status: found.status, server, body }
+    Reply { status: found.status, server, encoding, body, round_trip: RoundTrip::default() }
 }
 
 #[cfg(test)]
@@ -145,12 +169,24 @@ mod tests {
             ("HTTP/1.0 200 OK\r\n\r\nabc", "abc"),
             ("HTTP/1.1 204 No\r\n\r\n", ""),
         ] {
-            let reply = read_reply(&mut wire.as_bytes(), Instant::from_ns(u64::MAX)).expect("reply");
+            let reply = read(wire, 3).expect("reply");
             assert_eq!(reply.body, body.as_bytes(), "{wire}");
         }
-        assert!(
-            read_reply(&mut "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab".as_bytes(), Instant::from_ns(u64::MAX))
-                .is_err()
-        );
+        assert!(read("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab", 9).is_err());
+    }
+
+    fn read(wire: &str, most: usize) -> Result<Reply, FetchError> {
+        read_reply(&mut wire.as_bytes(), Instant::from_ns(u64::MAX), most)
+    }
+
+    #[test]
+    fn a_longer_body_is_refused_and_a_coded_one_is_named() {
+        let error = read("HTTP/1.0 200 OK\r\n\r\nabcd", 3).expect_err("too long").to_string();
+        assert!(error.contains("longer than 3 bytes"), "{error}");
+        let coded = |value: &str| {
+            let wire = format!("HTTP/1.1 200 OK\r\nContent-Encoding: {value}\r\nContent-Length: 2\r\n\r\n{{}}");
+            read(&wire, 9).expect("a reply").encoding
+        };
+        assert_eq!((coded("gzip"), coded("identity")), (Some("gzip".to_owned()), None));
     }
 }

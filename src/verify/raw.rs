@@ -7,9 +7,12 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Difference, client, window};
+use super::{Difference, client, server, window};
 use crate::rundir::chain::Chain;
 use crate::rundir::row::Row;
+
+/// Not every run has it.
+const SCRAPES: &str = "server-metrics.jsonl";
 
 /// What the raw files hold, each window already turned into its figures.
 pub(super) struct Raw {
@@ -46,6 +49,12 @@ impl Raw {
         let mut request_tails = Vec::new();
         let mut health_tails = Vec::new();
         let health = client::Samples::new(&objects(dir, "health.jsonl", &mut health_tails)?);
+        let mut scrapes_tails = Vec::new();
+        let scrapes = match dir.join(SCRAPES).try_exists() {
+            Ok(false) => Vec::new(),
+            _ => objects(dir, SCRAPES, &mut scrapes_tails)?,
+        };
+        let mut sent = vec![0; windows.len()];
         each_row(dir, &mut request_tails, &mut |row, h| {
             rows += 1;
             let key = (u64::from(row.cell), u64::from(row.window));
@@ -59,6 +68,7 @@ impl Raw {
             // the rows of a finished window are not needed any more
             if pile.counted == number(&windows[index], "rows") {
                 let done = std::mem::take(&mut pile.rows);
+                sent[index] = server::attempts(&done);
                 figures.insert(index, window::figures(&windows[index], &done, &health, &plan));
             }
         })?;
@@ -67,7 +77,9 @@ impl Raw {
             check(line, index + 1, &pile, request_tails.first())?;
             figures.entry(index).or_insert_with(|| window::figures(line, &[], &health, &plan));
         }
-        tails.extend(request_tails.into_iter().chain(health_tails));
+        let mut of_windows: Vec<&mut Value> = figures.values_mut().collect();
+        server::complete(&windows, &sent, &scrapes, &plan, &mut of_windows);
+        tails.extend(request_tails.into_iter().chain(health_tails).chain(scrapes_tails));
         let orphans = piles.into_iter().map(|(key, pile)| (key, pile.counted)).collect();
         Ok(Raw { plan, windows, figures, rows, orphans, tails })
     }

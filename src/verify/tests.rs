@@ -4,7 +4,7 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::*;
-use crate::analysis::specimen::{MS, Specimen, US, calibration, failed, request, sample, window};
+use crate::analysis::specimen::{MS, Specimen, US, calibration, failed, request, sample, scrape, window};
 use crate::analysis::summary::{summarise, to_json};
 use crate::rundir::health::HealthRow;
 use crate::rundir::row::{Outcome, Phase, Row, RowError, Stamp, StampSource};
@@ -42,6 +42,22 @@ fn what_was_written_comes_out_again() {
     let verified = verify(dir.path()).unwrap();
     assert_eq!((verified.rows, verified.windows, verified.notes.len()), (60, 2, 0));
     assert!(verified.lines > 1000);
+}
+
+#[test]
+fn a_counter_of_the_server_that_was_changed_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut specimen = Specimen::two_windows();
+    let finished = |ms: u64, n: f64| scrape(ms * MS, &[("requests_finished", n)]);
+    specimen.scrapes = vec![finished(50, 0.0), finished(420, 30.0), finished(1_420, 60.0)];
+    publish(&mut specimen, dir.path());
+    verify(dir.path()).unwrap();
+    change(dir.path(), "server-metrics.jsonl", "30.0", "31.0");
+    let found = verify(dir.path()).unwrap_err().to_string();
+    assert!(found.contains("server.requests_finished: stored 30, recomputed 31"), "{found}");
+    fs::remove_file(dir.path().join("server-metrics.jsonl")).unwrap();
+    let found = verify(dir.path()).unwrap_err().to_string();
+    assert!(found.contains("cells[0].windows[0].server"), "{found}");
 }
 
 #[test]
@@ -330,6 +346,51 @@ fn disturbed(trace_id: u64, opened: u64, drop: u64, mood: Mood, dice: &mut Dice)
     row
 }
 
+/// What a server may have said meanwhile, and whose names its answers bore.
+fn scraped(specimen: &mut Specimen, mut dice: Dice) {
+    specimen.plan["model"] = if dice.one_in(4) { serde_json::Value::Null } else { "m".into() };
+    specimen.plan["extra_body"] = json!({"n": dice.roll(3)});
+    let odd = dice.one_in(3);
+    for row in specimen.windows.iter_mut().flat_map(|(_, rows)| rows).filter(|_| odd) {
+        row.model_echo = ["m", "n", "other"].get(dice.roll(5) as usize).map(|name| (*name).to_owned());
+        row.retries = dice.roll(2) as u32;
+    }
+    if dice.one_in(4) {
+        return;
+    }
+    let names = [
+        "requests_finished",
+        "prompt_tokens",
+        "ttft_sum_s",
+        "ttft_count",
+        "queue_sum_s",
+        "queue_count",
+        "prefix_cache_hits",
+        "prefix_cache_queries",
+        "requests_running",
+        "kv_cache_usage",
+    ];
+    let served: Vec<&str> = names.into_iter().filter(|_| !dice.one_in(5)).collect();
+    let (mut at, mut counters, mut start) = (dice.roll(150) * MS, [1_000.0; 10], 1e9);
+    while at < 3_200 * MS {
+        let mut values: Vec<(&str, f64)> = served.iter().copied().zip(counters).collect();
+        start += if dice.one_in(25) { 1.5 } else { 0.0 };
+        values.push(("process_start_time_s", start));
+        let mut line = scrape(at, &values);
+        line.took_ns = dice.roll(9) * MS;
+        line.rtt_us = Some(dice.roll(90) as u32).filter(|us| *us > 10);
+        (line.cell, line.window) = (Some(dice.roll(2) as u32), Some(dice.roll(2) as u32));
+        if dice.one_in(6) {
+            (line.error, line.metrics) = (Some("HTTP 503".into()), Default::default());
+        }
+        specimen.scrapes.push(line);
+        at += (10 + dice.roll(220)) * MS;
+        for value in &mut counters {
+            *value = if dice.one_in(60) { 0.0 } else { *value + dice.roll(90) as f64 };
+        }
+    }
+}
+
 fn random_specimen(seed: u64, rows: u64) -> Specimen {
     let mut dice = Dice(seed);
     let mut specimen = Specimen::two_windows();
@@ -380,6 +441,7 @@ fn random_specimen(seed: u64, rows: u64) -> Specimen {
         }
         specimen.plan["calibration"] = found;
     }
+    scraped(&mut specimen, Dice(!seed));
     if dice.one_in(4) {
         for row in specimen.windows.iter_mut().flat_map(|(_, rows)| rows) {
             (row.stamps, row.wire_out) = (StampSource::User, None);
@@ -394,6 +456,7 @@ fn random_specimen(seed: u64, rows: u64) -> Specimen {
 fn drawn_rows_reach_every_rule() {
     let (mut kinds, mut gates) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
     let (mut invalid, mut bounded) = (0, 0);
+    let mut of_server = std::collections::BTreeSet::new();
     for seed in 0..60 {
         let dir = tempfile::tempdir().unwrap();
         random_specimen(seed * 7919, 120).write(dir.path());
@@ -401,6 +464,11 @@ fn drawn_rows_reach_every_rule() {
         invalid += run.verdicts.iter().filter(|v| v.kind == "invalid").count();
         for window in run.cells.iter().flat_map(|c| &c.windows) {
             bounded += u32::from(window.metrics.ttft.calibrated.is_some_and(|net| net.p90_ms.is_some()));
+            if let Some(server) = &window.server {
+                of_server.extend(server.no_counters.clone());
+                of_server.extend(server.resets.first().map(|_| "reset".to_owned()));
+                of_server.extend(server.requests_finished.map(|_| "counted".to_owned()));
+            }
             gates.extend(window.client.gates.iter().map(|g| format!("{} {:?}", g.gate, g.state)));
         }
         for v in run.cells.iter().flat_map(|c| &c.windows).flat_map(|w| &w.verdicts) {
@@ -408,7 +476,12 @@ fn drawn_rows_reach_every_rule() {
             kinds.insert((metric, v.percentile.is_some(), format!("{:?}", v.kind)));
         }
     }
+    for found in ["reset", "counted", "was not answered before", "was not answered after", "another window"] {
+        assert!(of_server.iter().any(|words| words.contains(found)), "no {found} in {of_server:?}");
+    }
     let expected = [
+        ("model", false, "Flag"),
+        ("server", false, "Flag"),
         ("*", false, "Flag"),
         ("*", false, "Withheld"),
         ("e2e", true, "Both"),
@@ -449,10 +522,12 @@ fn drawn_rows_reach_every_rule() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn any_changed_digit_is_found(seed in any::<u64>(), file in 0_usize..6, place in any::<u64>(), by in 1_u8..10) {
+    fn any_changed_digit_is_found(seed in any::<u64>(), file in 0_usize..7, place in any::<u64>(), by in 1_u8..10) {
         let dir = tempfile::tempdir().unwrap();
         publish(&mut random_specimen(seed, 30), dir.path());
-        let name = ["plan.json", "requests.jsonl", "windows.jsonl", "health.jsonl", "run.json", "report.md"][file];
+        let names = ["plan.json", "requests.jsonl", "windows.jsonl", "health.jsonl", "run.json", "report.md", "server-metrics.jsonl"];
+        // not every run has the last one
+        let name = if dir.path().join(names[file]).exists() { names[file] } else { names[0] };
         let mut text = fs::read(dir.path().join(name)).unwrap();
         let digits: Vec<usize> = (0..text.len()).filter(|i| text[*i].is_ascii_digit()).collect();
         let at = digits[(place % digits.len() as u64) as usize];

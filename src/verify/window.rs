@@ -11,6 +11,7 @@ use super::gates::{self, Evidence};
 use super::goals::Judged;
 use super::max_failed;
 use super::raw::number;
+use super::server;
 use crate::analysis::definitions::load::{self, TokenTrail};
 use crate::analysis::definitions::{self, Columns, per_second, rules, seconds, share, wording};
 use crate::analysis::percentiles::{self, PUBLISHED, Sample};
@@ -97,6 +98,8 @@ impl Recount<'_> {
             window: &json!({"throughput": throughput, "metrics": metrics}),
         };
         let goals = judged.by(plan);
+        let (model_echoes, other_model) = server::echoes(&self.ok, plan);
+        verdicts.extend(other_model);
         let counted = || self.ok.iter().filter(|r| r.token_events > 0 && r.completion_tokens.is_some());
         let events: u64 = counted().map(|r| u64::from(r.token_events)).sum();
         let tokens = definitions::tokens(counted().filter_map(|r| r.completion_tokens));
@@ -121,6 +124,8 @@ impl Recount<'_> {
             "coalesced_share": self.coalesced(),
             "finish_reasons": self.finish_reasons(),
             "flags": self.flags(),
+            "model_echoes": model_echoes,
+            "server": null,
             "interrupted": self.line["interrupted"],
             "goals": goals,
             "trace_hash": self.line["trace_hash"],

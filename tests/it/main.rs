@@ -13,4 +13,5 @@ mod ledger;
 mod live;
 mod mock_command;
 mod open_loop;
+mod server_facts;
 mod without_uring;

@@ -10,6 +10,7 @@
 pub mod capabilities;
 pub mod epoll;
 mod stamps;
+pub mod tcp_info;
 mod tx_ids;
 pub mod uring;
 

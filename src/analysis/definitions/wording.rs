@@ -65,6 +65,55 @@ pub fn too_wide(lo_ms: f64, hi_ms: f64) -> String {
     format!("withheld: the stamps allow anything from {lo_ms:.3} to {hi_ms:.3} ms")
 }
 
+/// Other traffic on the server.
+pub fn contaminated(beyond: u64, finished: u64, sent: u64) -> String {
+    format!(
+        "contaminated: the server finished {finished} requests while {sent} were sent from here, at least {beyond} of them \
+         another client's: what is measured is not of this load alone"
+    )
+}
+
+/// The server's process started anew.
+pub fn server_restarted() -> String {
+    "the server's process started anew during the window: its counters are not known, and caches were cold".into()
+}
+
+/// Answers in another model's name: how many of how many, one of the names, and how many more there are.
+pub fn other_model(answers: u64, ok: u64, name: &str, more: usize, asked: &str) -> String {
+    let short = |name: &str| {
+        let clean: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).take(80).collect();
+        format!("\"{clean}\"")
+    };
+    let others = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!(
+        "{answers} of {ok} ok requests were answered in the name of {}{others}, not of {}, which was asked for: an alias, a \
+         dated name, a router or another model; the answer does not say which",
+        short(name),
+        short(asked)
+    )
+}
+
+/// Why a window has no counters of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoCounters {
+    /// Nothing was read before it.
+    NoneBefore,
+    /// Nothing was read after it.
+    NoneAfter,
+    /// Another window lies between the two.
+    OtherWindow,
+}
+
+impl std::fmt::Display for NoCounters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            NoCounters::NoneBefore => "/metrics was not answered before the window",
+            NoCounters::NoneAfter => "/metrics was not answered after the window",
+            NoCounters::OtherWindow => "/metrics was answered too late: another window had opened",
+        })
+    }
+}
+
 /// A window that was cut short.
 pub fn interrupted() -> String {
     "the window was interrupted; everything measured until then is kept".into()

@@ -13,6 +13,7 @@ use crate::rundir::chain::Chain;
 use crate::rundir::health::HealthRow;
 use crate::rundir::row::Row;
 use crate::rundir::run_json::RunVerdict;
+use crate::rundir::scrape::ScrapeRow;
 use crate::rundir::window::WindowRow;
 
 /// Why a directory could not be summarised.
@@ -76,6 +77,15 @@ pub(super) fn read_windows(dir: &Path) -> Result<Windows, SummaryError> {
 
 pub(super) fn read_health(dir: &Path) -> Result<(Vec<HealthRow>, Option<u64>), SummaryError> {
     read_lines(dir, "health.jsonl")
+}
+
+/// The scrapes of a server; none where no file of them is.
+pub(super) fn read_scrapes(dir: &Path) -> Result<(Vec<ScrapeRow>, Option<u64>), SummaryError> {
+    let file = "server-metrics.jsonl";
+    match dir.join(file).try_exists() {
+        Ok(false) => Ok((Vec::new(), None)),
+        _ => read_lines(dir, file),
+    }
 }
 
 /// Hands each row, its `h` and its line number on; gives the number of a half-written last line.

@@ -11,7 +11,8 @@ fn summary_of(mut specimen: Specimen) -> RunJson {
 
 fn one_window(rows: Vec<Row>) -> Specimen {
     let closed = 1_000 * MS;
-    Specimen { plan: serde_json::json!({}), windows: vec![(window(0, 0, 0, closed), rows)], health: Vec::new() }
+    let windows = vec![(window(0, 0, 0, closed), rows)];
+    Specimen { plan: serde_json::json!({}), windows, health: Vec::new(), scrapes: Vec::new() }
 }
 
 fn kinds(window: &Window) -> Vec<(String, String, VerdictKind)> {

@@ -29,6 +29,8 @@ pub(super) struct WindowTally<'a> {
     tokens: TokenSums,
     flags: BTreeMap<String, FlagCount>,
     finish_reasons: BTreeMap<String, u64>,
+    model_echoes: BTreeMap<String, u64>,
+    attempts: u64,
     first_requests: Vec<FirstRequest>,
     empty_events: u64,
     lacking_stamps: u64,
@@ -120,6 +122,8 @@ impl<'a> WindowTally<'a> {
             tokens: TokenSums::default(),
             flags: BTreeMap::new(),
             finish_reasons: BTreeMap::new(),
+            model_echoes: BTreeMap::new(),
+            attempts: 0,
             first_requests: Vec::new(),
             empty_events: 0,
             lacking_stamps: 0,
@@ -137,6 +141,11 @@ impl<'a> WindowTally<'a> {
 
     pub(super) fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// Requests of which bytes were sent, retries included.
+    pub(super) fn attempts(&self) -> u64 {
+        self.attempts
     }
 
     pub(super) fn take(&mut self, row: &Row, h: &str, goals: Option<&Goals>) -> Result<(), SummaryError> {
@@ -179,6 +188,7 @@ impl<'a> WindowTally<'a> {
     /// What counts for the load, warm-up or not.
     fn sent(&mut self, row: &Row) {
         self.requests.sent += 1;
+        self.attempts += row.submit.map_or(0, |_| 1 + u64::from(row.retries));
         let in_flight = load::in_flight(row, self.bounds.closed);
         self.ledger.take(row);
         let schedule = &mut self.schedule;
@@ -236,6 +246,7 @@ impl<'a> WindowTally<'a> {
         self.requests.ok += 1;
         let reason = row.finish_reason.clone().unwrap_or_else(|| "none".into());
         *self.finish_reasons.entry(reason).or_default() += 1;
+        row.model_echo.iter().for_each(|model| *self.model_echoes.entry(model.clone()).or_default() += 1);
         self.chunking.take(row);
         self.latency.take(row);
     }
@@ -306,6 +317,7 @@ impl<'a> WindowTally<'a> {
             self.keeping.print(asked, &found)
         });
         let ok = self.requests.ok;
+        verdicts.extend(context.model.as_deref().and_then(|asked| other_model(&self.model_echoes, ok, asked)));
         Ok(Window {
             window: bounds.window,
             duration_s: seconds(bounds.closed.saturating_sub(bounds.opened)),
@@ -325,6 +337,8 @@ impl<'a> WindowTally<'a> {
             coalesced_share: share(self.chunking.coalesced, self.chunking.events),
             finish_reasons: self.finish_reasons.into_iter().filter_map(|(r, n)| Some((r, share(n, ok)?))).collect(),
             flags: self.flags,
+            model_echoes: self.model_echoes,
+            server: None,
             interrupted: bounds.interrupted,
             goals,
             trace_hash: bounds.trace_hash.clone(),
@@ -631,6 +645,14 @@ fn add(sum: &mut Option<u64>, tokens: Option<u64>) {
     if let Some(tokens) = tokens {
         *sum = Some(sum.unwrap_or(0).saturating_add(tokens));
     }
+}
+
+/// Answers in another name than the one that was asked for.
+fn other_model(echoes: &BTreeMap<String, u64>, ok: u64, asked: &str) -> Option<Verdict> {
+    let others: Vec<(&String, &u64)> = echoes.iter().filter(|(name, _)| *name != asked).collect();
+    let ((first, _), answers) = (others.first()?, others.iter().map(|(_, n)| **n).sum::<u64>());
+    let text = wording::other_model(answers, ok, first, others.len() - 1, asked);
+    Some(verdict("model", "*", VerdictKind::Flag, Some(answers as f64), text))
 }
 
 fn verdict(metric: &str, column: &str, kind: VerdictKind, figure: Option<f64>, text: String) -> Verdict {

@@ -1,0 +1,147 @@
+//! Where a server's own counters are read, and how one reading goes: outside the load path, with every wait bounded.
+
+use super::address::{AddressError, Target};
+use super::fetch::{self, FetchError};
+use super::server_metrics::{self, PROCESS_START, ServerMetrics};
+use crate::plan::MetricsWords;
+use crate::reading::printable;
+use serde_json::{Value, json};
+use std::io::ErrorKind;
+use std::time::Duration;
+
+/// Longest wait for a connection, and for each read.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Longest text taken.
+const MOST_BYTES: usize = 8 * 1024 * 1024;
+
+/// Where the server's counters are read.
+pub struct MetricsSource {
+    url: String,
+    target: Target,
+    path: String,
+    fields: Vec<(String, String)>,
+    secret: Option<String>,
+    /// It goes the way that the load goes.
+    beside_load: bool,
+    /// What was found at the start.
+    first: Result<ServerMetrics, String>,
+}
+
+/// A source, or why there is none.
+pub type Found = Result<MetricsSource, String>;
+
+impl MetricsSource {
+    /// Looks where `words` say for the counters of the server at `load`, which is spoken to with `fields`.
+    ///
+    /// # Errors
+    /// A `--metrics-url` that is no URL. Within, why there is no source; one that was asked for by name is a source even
+    /// when it does not answer yet.
+    pub fn find(
+        words: &MetricsWords,
+        load: &Target,
+        fields: &[(String, String)],
+        secret: Option<&str>,
+    ) -> Result<Found, AddressError> {
+        let at = |target: Target, path: String| MetricsSource {
+            url: format!("http://{}{path}", target.authority),
+            beside_load: target.address == load.address,
+            // what opens the server's door is shown at no other
+            fields: if target.authority == load.authority { fields.to_vec() } else { Vec::new() },
+            target: Target { prefix: String::new(), ..target },
+            path,
+            secret: secret.map(str::to_owned),
+            first: Err(String::new()),
+        };
+        let mut source = match words {
+            MetricsWords::Nowhere => return Ok(Err("--metrics-url none".to_owned())),
+            MetricsWords::BesideLoad => at(load.clone(), load.metrics_path()),
+            MetricsWords::At(url) => {
+                let target = Target::resolve_given_by("--metrics-url", url, None)?;
+                let path = if target.prefix.is_empty() { "/metrics".to_owned() } else { target.prefix.clone() };
+                at(target, path)
+            }
+        };
+        source.first = source.scrape().0;
+        let told = match &source.first {
+            Err(why) => Some(why.clone()),
+            Ok(found) if found.values.keys().all(|name| name == PROCESS_START) => {
+                Some(format!("none of its {} samples has a name of vLLM, SGLang, TGI or llama.cpp", found.samples))
+            }
+            Ok(_) => None,
+        };
+        Ok(match (told, words) {
+            (Some(why), MetricsWords::BesideLoad) => Err(format!("{}: {why}", source.url)),
+            _ => Ok(source),
+        })
+    }
+
+    /// What was read at the start.
+    pub fn first(&self) -> Option<&ServerMetrics> {
+        self.first.as_ref().ok()
+    }
+
+    /// What was read at the start, for people: `http://h/metrics (vllm): requests_running 0, ...`.
+    pub fn figures(&self) -> String {
+        let Some(first) = self.first() else { return self.url.clone() };
+        let list: Vec<String> = first.values.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        format!("{} ({}): {}", self.url, first.engine.unwrap_or("no engine known here"), list.join(", "))
+    }
+
+    /// Both cases for people.
+    pub fn words(found: &Found) -> String {
+        match found {
+            Err(why) => format!("none ({why}): the server's own counters are not in this report"),
+            Ok(source) => match &source.first {
+                Err(why) => format!("WARNING: {}: {why}; it is asked again beside the load", source.url),
+                Ok(first) => {
+                    let (n, engine) = (first.values.len(), first.engine.unwrap_or("no engine known here"));
+                    let names = if n == 1 { "figure" } else { "figures" };
+                    format!("{} ({engine}, {n} {names}), once a second beside the load", source.url)
+                }
+            },
+        }
+    }
+
+    /// Facts for the plan.
+    pub fn facts(found: &Found) -> Value {
+        match found {
+            Err(why) => json!({"url": null, "engine": null, "names": [], "why_not": why}),
+            Ok(source) => json!({
+                "url": source.url,
+                "engine": source.first().and_then(|first| first.engine),
+                "names": source.first().map_or_else(Vec::new, |first| first.values.keys().collect()),
+                "why_not": source.first.as_ref().err(),
+            }),
+        }
+    }
+
+    /// Asks once; also the round trip of the connection, when it goes the load's way.
+    pub fn scrape(&self) -> (Result<ServerMetrics, String>, Option<u32>) {
+        let reply = match fetch::get_at_most(&self.target, &self.path, &self.fields, PATIENCE, MOST_BYTES) {
+            Err(error) => return (Err(self.told(error)), None),
+            Ok(reply) => reply,
+        };
+        let rtt_us = reply.round_trip.rtt_us.filter(|_| self.beside_load);
+        let found = match (reply.status, reply.encoding) {
+            (200, None) => {
+                let found = server_metrics::read(&String::from_utf8_lossy(&reply.body));
+                if found.samples > 0 { Ok(found) } else { Err("what it answers is no Prometheus text".to_owned()) }
+            }
+            (200, Some(coding)) => Err(format!(
+                "its answer is compressed ({}), although that was not asked for",
+                printable(&coding, self.secret.as_deref())
+            )),
+            (status, _) => Err(format!("HTTP {status}")),
+        };
+        (found, rtt_us)
+    }
+
+    fn told(&self, error: FetchError) -> String {
+        match error {
+            FetchError::Io(e) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&e.kind()) => {
+                format!("no answer within {} s", PATIENCE.as_secs())
+            }
+            other => printable(&other.to_string(), self.secret.as_deref()),
+        }
+    }
+}
