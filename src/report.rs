@@ -1,6 +1,7 @@
 //! What people read. Reports are functions of files.
 
 pub mod calibration;
+pub mod comparison;
 mod fitness;
 pub mod markdown;
 pub mod picture;

@@ -1,7 +1,9 @@
 //! What the records mean: pure functions over rows. No clock, no socket.
 
+pub mod comparison;
 pub mod definitions;
 pub mod percentiles;
 #[cfg(test)]
 pub(crate) mod specimen;
+pub mod statistics;
 pub mod summary;
