@@ -235,7 +235,7 @@ fn observed(row: &Row) -> Option<Observed> {
 }
 
 /// Hands on every row of a chained file. A last line without its end was being written when the run was ended.
-fn each_row(path: &Path, mut take: impl FnMut(Row)) -> anyhow::Result<()> {
+pub(crate) fn each_row(path: &Path, mut take: impl FnMut(Row)) -> anyhow::Result<()> {
     let mut reader = BufReader::with_capacity(1 << 20, File::open(path).with_context(|| path.display().to_string())?);
     let (mut line, mut number, mut chain) = (String::new(), 0, Chain::default());
     loop {

@@ -6,6 +6,7 @@ pub mod calibrate;
 pub mod calibrations;
 pub mod campaign;
 pub mod cli;
+pub mod compare;
 pub mod decode;
 pub mod disclosure;
 pub mod evidence;

@@ -13,6 +13,9 @@ use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tarebench::analysis::comparison::Settings;
+use tarebench::analysis::comparison::differences::Named;
+use tarebench::analysis::comparison::metric::{self, Metric};
 use tarebench::calibrate;
 use tarebench::calibrate::at_limit::Answer;
 use tarebench::calibrations::check;
@@ -21,8 +24,8 @@ use tarebench::calibrations::identity::Host;
 use tarebench::calibrations::store::{self, Found};
 use tarebench::campaign::{self, Ended, Voice, mock_child};
 use tarebench::cli::{
-    CalibrateArgs, Cli, Command, DecodeArgs, ImportArgs, LedgerArgs, MockArgs, MockUsage, ProbeArgs, RunArgs,
-    VerifyArgs,
+    CalibrateArgs, Cli, Command, CompareArgs, DecodeArgs, ImportArgs, LedgerArgs, List, MockArgs, MockUsage, ProbeArgs,
+    RunArgs, VerifyArgs,
 };
 use tarebench::disclosure::ledger::book::Book;
 use tarebench::disclosure::ledger::{neighbours, read};
@@ -34,7 +37,7 @@ use tarebench::target::metrics_source::MetricsSource;
 use tarebench::target::openai::{Api, BodyTemplate, TokenProof};
 use tarebench::target::route::Route;
 use tarebench::target::{facts, identity};
-use tarebench::{decode, report, verify};
+use tarebench::{compare, decode, report, verify};
 
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Command::Calibrate(args) => calibrate(&args),
         Command::Mock(args) => mock(*args),
         Command::Probe(args) => probe(&args),
+        Command::Compare(args) => compare_runs(&args),
         Command::Decode(args) => decode_file(&args),
         Command::Import(args) => import_files(&args),
         Command::Verify(args) => Ok(verify_dir(&args)),
@@ -504,6 +508,29 @@ fn decode_file(args: &DecodeArgs) -> anyhow::Result<u8> {
         }
     }
     Ok(if malformed { USAGE } else { 0 })
+}
+
+fn compare_runs(args: &CompareArgs) -> anyhow::Result<u8> {
+    let metrics = match &args.metrics {
+        Some(named) => named.0.clone(),
+        None => metric::DEFAULT.iter().map(|name| name.parse()).collect::<Result<Vec<Metric>, _>>()?,
+    };
+    if let Some((_, twice)) = metrics.iter().enumerate().find(|(i, m)| metrics[..*i].contains(m)) {
+        return Ok(usage(format!("--metrics names {twice} twice")));
+    }
+    let names = |of: &Option<List<String>>| of.as_ref().map(|list| list.0.clone()).unwrap_or_default();
+    let named = Named { varies: names(&args.varies), accepted: names(&args.allow_differences) };
+    if let Err(words) = named.check() {
+        return Ok(usage(words));
+    }
+    let settings = Settings { metrics, margin: args.margin.0 };
+    let compared = compare::compare(&args.a.0, &args.b.0, &settings, &named)?;
+    tell(&match (args.json, args.markdown) {
+        (true, _) => serde_json::to_string_pretty(&compared)? + "\n",
+        (_, true) => report::comparison::markdown(&compared),
+        _ => report::comparison::terminal(&compared),
+    });
+    Ok(if compare::has_result(&compared) { 0 } else { INVALID })
 }
 
 fn verify_dir(args: &VerifyArgs) -> u8 {

@@ -2,6 +2,7 @@
 
 pub mod calibration;
 pub mod campaigns;
+pub mod comparison;
 mod curves;
 mod fitness;
 mod goals;

@@ -1,5 +1,6 @@
 //! What the records mean: pure functions over rows. No clock, no socket.
 
+pub mod comparison;
 pub mod definitions;
 pub mod percentiles;
 #[cfg(test)]

@@ -408,7 +408,7 @@ fn sha256(mut file: std::fs::File) -> io::Result<String> {
 }
 
 /// What a server or a file wrote must not break a table or become markup.
-fn cell_text(text: &str) -> String {
+pub(super) fn cell_text(text: &str) -> String {
     let text = text.replace(['\n', '\r'], " ").replace(char::is_control, "?");
     text.replace('|', "\\|").replace('<', "&lt;").replace('`', "'")
 }

@@ -5,6 +5,7 @@ mod calibrate;
 mod canary;
 mod cases;
 mod command_line;
+mod compare;
 mod envelope;
 mod foreign_server;
 mod house_rules;

@@ -1,0 +1,341 @@
+//! In what two plans differ, and whether their numbers may still be compared.
+//!
+//! A comparison is about one change. What differs beside it must be harmless, or named.
+
+use super::arm::{Arm, RunDocuments};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use thiserror::Error;
+
+/// Whether a difference stands in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// What the comparison is about.
+    UnderTest,
+    /// It can move no number.
+    Harmless,
+    /// It may move numbers, and was accepted by name (or comes with another server).
+    Accepted,
+    /// The numbers cannot be compared unless somebody says that this is meant.
+    Refused,
+}
+
+/// One way in which two runs differ.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// The name by which it is accepted.
+    pub name: &'static str,
+    /// What stands there for A.
+    pub a: String,
+    /// What stands there for B.
+    pub b: String,
+    /// Whether it stands in the way.
+    pub standing: Standing,
+}
+
+/// What is said of a difference before anybody names it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    /// Cannot move a number.
+    Harmless,
+    /// The usual question: another server, or another state of it.
+    Server,
+    /// In the way.
+    Refused,
+}
+
+/// Names of everything that is looked at, in the order in which it is printed.
+const RULES: [(&str, Rule); 24] = [
+    ("base_url", Rule::Server),
+    ("server", Rule::Server),
+    ("declared", Rule::Server),
+    ("model", Rule::Refused),
+    ("endpoint", Rule::Refused),
+    ("workload", Rule::Refused),
+    ("sampling", Rule::Refused),
+    ("stream", Rule::Refused),
+    ("loads", Rule::Refused),
+    ("schedule", Rule::Refused),
+    ("protocol", Rule::Refused),
+    ("connection", Rule::Refused),
+    ("headers", Rule::Refused),
+    ("token_proof", Rule::Refused),
+    ("host", Rule::Refused),
+    ("location", Rule::Refused),
+    ("arm", Rule::Refused),
+    ("stamps", Rule::Refused),
+    ("cores", Rule::Refused),
+    ("canary", Rule::Refused),
+    ("version", Rule::Refused),
+    ("name", Rule::Harmless),
+    ("windows", Rule::Harmless),
+    ("calibration", Rule::Harmless),
+];
+
+/// What may be named on the command line.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    RULES.iter().filter(|(_, rule)| *rule != Rule::Harmless).map(|(name, _)| *name)
+}
+
+/// Names that people gave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// What the comparison is about.
+    pub varies: Vec<String>,
+    /// What else may differ.
+    pub accepted: Vec<String>,
+}
+
+impl Named {
+    /// Whether each name is one that can differ.
+    ///
+    /// # Errors
+    /// The first that is not, with those there are.
+    pub fn check(&self) -> Result<(), String> {
+        let unknown =
+            self.varies.iter().chain(&self.accepted).find(|name| !names().any(|known| known == name.as_str()));
+        match unknown {
+            Some(name) => Err(format!(
+                "{name:?} is nothing that can differ: choose from {}",
+                names().collect::<Vec<_>>().join(", ")
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Runs that cannot be compared.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub struct NotComparable {
+    /// What was held against each other.
+    pub what: String,
+    /// All differences.
+    pub differences: Vec<Difference>,
+    /// Whether naming them helps with `--varies`.
+    pub between_arms: bool,
+}
+
+impl std::fmt::Display for NotComparable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let refused: Vec<&str> =
+            self.differences.iter().filter(|d| d.standing == Standing::Refused).map(|d| d.name).collect();
+        writeln!(f, "{} were not measured by one plan; they differ in", self.what)?;
+        for d in &self.differences {
+            let mark = if d.standing == Standing::Refused { "x" } else { " " };
+            writeln!(f, "  {mark} {:<12} {}  |  {}", d.name, d.a, d.b)?;
+        }
+        let list = refused.join(",");
+        match self.between_arms {
+            true => write!(
+                f,
+                "An effect could be that of any of them. If one marked x is what the comparison is about, say so \
+                 (--varies {}); what does not matter can be accepted by name (--allow-differences {list})",
+                refused.first().copied().unwrap_or_default(),
+            ),
+            false => write!(
+                f,
+                "Runs are put together only when they are of one plan and one server; accept by name with --allow-differences {list}"
+            ),
+        }
+    }
+}
+
+/// All differences between two arms.
+///
+/// # Errors
+/// [`NotComparable`] when one stands in the way: between the arms, or between the runs of one.
+pub fn between(a: &Arm, b: &Arm, named: &Named) -> Result<Vec<Difference>, NotComparable> {
+    for arm in [a, b] {
+        within(arm, named)?;
+    }
+    let (Some(first_a), Some(first_b)) = (a.runs.first(), b.runs.first()) else { return Ok(Vec::new()) };
+    let mut differences = found(first_a, first_b, (a, b));
+    let nothing_named = named.varies.is_empty();
+    for d in &mut differences {
+        let is_in = |names: &[String]| names.iter().any(|name| name == d.name);
+        d.standing = match rule(d.name) {
+            Rule::Harmless => Standing::Harmless,
+            _ if is_in(&named.varies) => Standing::UnderTest,
+            _ if is_in(&named.accepted) => Standing::Accepted,
+            Rule::Server if nothing_named => Standing::UnderTest,
+            Rule::Server => Standing::Accepted,
+            Rule::Refused => Standing::Refused,
+        };
+    }
+    refuse_if_any(format!("{} and {}", first_a.dir, first_b.dir), differences, true)
+}
+
+/// The runs of one arm must be one thing; only how often it was measured may differ.
+fn within(arm: &Arm, named: &Named) -> Result<(), NotComparable> {
+    let Some((first, others)) = arm.runs.split_first() else { return Ok(()) };
+    for other in others {
+        let mut differences = found(first, other, (arm, arm));
+        for d in &mut differences {
+            d.standing = match rule(d.name) {
+                Rule::Harmless => Standing::Harmless,
+                _ if named.accepted.iter().any(|name| name == d.name) => Standing::Accepted,
+                _ => Standing::Refused,
+            };
+        }
+        refuse_if_any(format!("{} and {}", first.dir, other.dir), differences, false)?;
+    }
+    Ok(())
+}
+
+fn refuse_if_any(
+    what: String,
+    differences: Vec<Difference>,
+    between_arms: bool,
+) -> Result<Vec<Difference>, NotComparable> {
+    match differences.iter().any(|d| d.standing == Standing::Refused) {
+        true => Err(NotComparable { what, differences, between_arms }),
+        false => Ok(differences),
+    }
+}
+
+fn rule(name: &str) -> Rule {
+    RULES.iter().find(|(known, _)| *known == name).map_or(Rule::Refused, |(_, rule)| *rule)
+}
+
+fn found(a: &RunDocuments, b: &RunDocuments, arms: (&Arm, &Arm)) -> Vec<Difference> {
+    let (facts_a, facts_b) = (facts(a), facts(b));
+    let mut differences = Vec::new();
+    for (name, _) in RULES {
+        let (mut of_a, mut of_b) = (facts_a[name].clone(), facts_b[name].clone());
+        if name == "loads" && !std::ptr::eq(arms.0, arms.1) {
+            (of_a, of_b) = (loads(arms.0), loads(arms.1));
+        }
+        if name == "schedule" {
+            keep_common(&mut of_a, &mut of_b);
+        }
+        if of_a != of_b {
+            let [a, b] = words(&of_a, &of_b);
+            differences.push(Difference { name, a, b, standing: Standing::Harmless });
+        }
+    }
+    differences
+}
+
+/// What is known of a run under each name. Unknown is null.
+fn facts(run: &RunDocuments) -> Value {
+    let plan = &run.plan;
+    let env = &plan["environment"];
+    let some = |keys: &[&str], of: &Value| {
+        keys.iter().map(|key| ((*key).to_owned(), of[*key].clone())).collect::<Map<String, Value>>()
+    };
+    json!({
+        "base_url": plan["base_url"],
+        "server": server(&env["server"]),
+        "declared": plan["declared"],
+        "model": plan["model"],
+        "endpoint": some(&["endpoint", "api"], plan),
+        "workload": some(&["trace_hash", "workload"], plan),
+        "sampling": some(&["temperature", "top_p", "ignore_eos", "extra_body"], plan),
+        "stream": plan["stream"],
+        "loads": plan_loads(plan),
+        "schedule": schedules(plan),
+        "protocol": some(
+            &["num_prompts", "drop", "min_duration_s", "gap_between_windows_s", "timeouts_s", "max_failed", "stop_at_failed"],
+            plan
+        ),
+        "connection": plan["connection"],
+        "headers": plan["header_names"],
+        "token_proof": plan["token_proof"],
+        "host": some(&["host", "kernel", "machine", "cpu_model", "cpus_online", "clocksource", "governor"], env),
+        "location": some(&["loopback"], env),
+        "arm": some(&["used"], &env["arm"]),
+        "stamps": env["stamps"],
+        "cores": some(&["workers", "control_core"], env),
+        "canary": plan["canary"],
+        "version": plan["tarebench"],
+        "name": plan["name"],
+        "windows": plan["windows"],
+        "calibration": plan["calibration"]["id"],
+    })
+}
+
+/// What a server says it is, without what changes with every start.
+fn server(identity: &Value) -> Value {
+    let models = identity["models_document"]["data"].as_array().into_iter().flatten();
+    let kept = ["id", "root", "parent", "max_model_len", "owned_by"];
+    let models: Vec<Value> =
+        models.map(|m| Value::Object(kept.iter().map(|key| ((*key).to_owned(), m[*key].clone())).collect())).collect();
+    json!({"version": identity["version"], "server": identity["server"], "models": models})
+}
+
+fn load_words(model: &Value, concurrency: &Value, rate: &Value) -> String {
+    let word = |name: &str, value: &Value| if value.is_null() { String::new() } else { format!(" {name} {value}") };
+    format!("{}{}{}", model.as_str().unwrap_or("?"), word("c", concurrency), word("rate", rate))
+}
+
+fn plan_loads(plan: &Value) -> Vec<String> {
+    let cells = plan["cells"].as_array().into_iter().flatten();
+    cells.map(|c| load_words(&c["model"], &c["concurrency"], &c["rate"])).collect()
+}
+
+/// The loads at which an arm was really measured.
+fn loads(arm: &Arm) -> Value {
+    let of = |c: &super::arm::ArmCell| {
+        let load = json!(c.load);
+        load_words(&load["model"], &load["concurrency"], &load["rate"])
+    };
+    let mut loads: Vec<String> = arm.cells.iter().map(of).collect();
+    loads.sort();
+    json!(loads)
+}
+
+/// Arrival laws and hashes of the schedules of open loops, by load.
+fn schedules(plan: &Value) -> Map<String, Value> {
+    let cells = plan["cells"].as_array().into_iter().flatten().filter(|c| !c["schedule_hash"].is_null());
+    cells
+        .map(|c| {
+            let law = json!({"arrivals": c["arrivals"], "burstiness": c["burstiness"], "hash": c["schedule_hash"]});
+            (load_words(&c["model"], &c["concurrency"], &c["rate"]), law)
+        })
+        .collect()
+}
+
+/// A load that only one side has is named as such already.
+fn keep_common(a: &mut Value, b: &mut Value) {
+    let keys = |of: &Value| of.as_object().map(|o| o.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
+    let (of_a, of_b) = (keys(a), keys(b));
+    let drop_others = |from: &mut Value, others: &[String]| {
+        if let Value::Object(fields) = from {
+            fields.retain(|key, _| others.contains(key));
+        }
+    };
+    drop_others(a, &of_b);
+    drop_others(b, &of_a);
+}
+
+const LONGEST: usize = 60;
+
+/// Both values as people read them: only what differs of objects.
+fn words(a: &Value, b: &Value) -> [String; 2] {
+    let (Value::Object(of_a), Value::Object(of_b)) = (a, b) else { return [a, b].map(|v| short(&plain(v))) };
+    let mut keys: Vec<&String> = of_a.keys().chain(of_b.keys().filter(|key| !of_a.contains_key(*key))).collect();
+    keys.retain(|key| of_a.get(*key) != of_b.get(*key));
+    [of_a, of_b].map(|of| {
+        let parts = keys.iter().map(|key| format!("{key} {}", plain(of.get(*key).unwrap_or(&Value::Null))));
+        short(&parts.collect::<Vec<_>>().join(", "))
+    })
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => "unknown".to_owned(),
+        Value::String(text) if text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit()) => text[..12].to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+fn short(text: &str) -> String {
+    let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    match clean.chars().count() > LONGEST {
+        true => clean.chars().take(LONGEST - 2).collect::<String>() + "..",
+        false => clean,
+    }
+}

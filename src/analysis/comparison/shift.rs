@@ -1,0 +1,147 @@
+//! Where a distribution moved: the difference of each decile (the shift function of K. Doksum, Annals of Statistics 2,
+//! 1974, and of R. Wilcox), from windows.
+//!
+//! A decile is taken in each window and averaged over windows; the interval and p are those of the same permutation test
+//! over windows as the verdicts'. Requests are never pooled over windows: that would call the noise between windows
+//! significant. It shows where to look, and is no claim of its own.
+
+use super::verdict::ALPHA;
+use crate::analysis::percentiles::{self, Percentile};
+use crate::analysis::statistics::holm;
+use crate::analysis::statistics::permutation::ShiftTest;
+use serde::Serialize;
+
+/// Fewest windows an arm with which an interval exists.
+pub const FEWEST_WINDOWS: usize = 4;
+/// Fewest requests of a window whose deciles are taken.
+pub const FEWEST_REQUESTS: usize = 10;
+
+/// The nine deciles of one window, in ms; None with fewer than [`FEWEST_REQUESTS`] values. Values in ns.
+pub fn deciles(mut values: Vec<i64>) -> Option<[f64; 9]> {
+    if values.len() < FEWEST_REQUESTS {
+        return None;
+    }
+    values.sort_unstable();
+    let at = |tenth: usize| {
+        let per_mille = 100 * (tenth as u32 + 1);
+        percentiles::percentile_ms(&values, Percentile { name: "decile", per_mille, smallest_n: FEWEST_REQUESTS })
+    };
+    let found: Vec<f64> = (0..9).filter_map(at).collect();
+    found.try_into().ok()
+}
+
+/// How each decile of a metric moved, B - A.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Shift {
+    /// `ttft` or `e2e`.
+    pub metric: &'static str,
+    /// `gross`, or `due` in open loop.
+    pub column: &'static str,
+    /// Windows of A and of B.
+    pub windows: [usize; 2],
+    /// p10 to p90.
+    pub deciles: Vec<Decile>,
+    /// What must be known to read it.
+    pub note: Option<String>,
+}
+
+/// One decile.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Decile {
+    /// `p10` to `p90`.
+    pub name: String,
+    /// Mean over windows of A, in ms.
+    pub a_ms: f64,
+    /// B - A, in ms.
+    pub shift_ms: f64,
+    /// 95 % interval of the shift; None with too few windows.
+    pub interval_ms: Option<[f64; 2]>,
+    /// p of "no shift", Holm-adjusted over the nine deciles; None with too few windows.
+    pub p_holm: Option<f64>,
+}
+
+/// The shift function from the deciles of each window. None when an arm has no window.
+pub fn of_windows(metric: &'static str, column: &'static str, a: &[[f64; 9]], b: &[[f64; 9]]) -> Option<Shift> {
+    if a.is_empty() || b.is_empty() {
+        return None;
+    }
+    let of = |arm: &[[f64; 9]], decile: usize| arm.iter().map(|d| d[decile]).collect::<Vec<_>>();
+    let tested = a.len().min(b.len()) >= FEWEST_WINDOWS;
+    let tests: Vec<Option<ShiftTest>> =
+        (0..9).map(|d| ShiftTest::of_arms(&of(a, d), &of(b, d)).filter(|_| tested)).collect();
+    let p_values: Vec<f64> = tests.iter().map(|t| t.as_ref().map_or(1.0, |t| t.two_sided(0.0))).collect();
+    let adjusted = holm::adjust(&p_values);
+    let mean = |values: &mut [f64]| percentiles::sum(values) / values.len() as f64;
+    let deciles = tests.iter().enumerate().map(|(d, test)| {
+        let (a_ms, b_ms) = (mean(&mut of(a, d)), mean(&mut of(b, d)));
+        Decile {
+            name: format!("p{}0", d + 1),
+            a_ms,
+            shift_ms: b_ms - a_ms,
+            interval_ms: test.as_ref().and_then(|t| t.interval(25)),
+            p_holm: test.as_ref().map(|_| adjusted[d]),
+        }
+    });
+    let smallest = tests.iter().flatten().map(|t| 2.0 / t.assignments() as f64).fold(0.0, f64::max);
+    let note = match tested {
+        false => {
+            Some(format!("no interval: the unit is the window, and fewer than {FEWEST_WINDOWS} an arm carry none"))
+        }
+        true if smallest * 9.0 > ALPHA => {
+            Some("so few windows cannot single out one of nine deciles: look at the intervals together".to_owned())
+        }
+        true => None,
+    };
+    Some(Shift { metric, column, windows: [a.len(), b.len()], deciles: deciles.collect(), note })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nine deciles, each 100 ms apart, with a tail that is `by` later.
+    fn window(base: f64, by: f64) -> [f64; 9] {
+        std::array::from_fn(|d| base + 100.0 * d as f64 + if d >= 7 { by } else { 0.0 })
+    }
+
+    #[test]
+    fn deciles_of_known_values() {
+        // numpy.percentile(range(0, 101), [10, .., 90]) = 10, .., 90
+        let found = deciles((0..=100).rev().map(|v| v * 1_000_000).collect()).expect("enough values");
+        assert_eq!(found, [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0]);
+        assert_eq!(deciles(vec![1; 9]), None);
+    }
+
+    #[test]
+    fn a_moved_tail_is_found_in_the_tail() {
+        let arm = |by: f64| (0..6).map(|w| window(1000.0 + f64::from(w), by)).collect::<Vec<_>>();
+        let shift = of_windows("ttft", "gross", &arm(0.0), &arm(50.0)).expect("a shift");
+        for (d, decile) in shift.deciles.iter().enumerate() {
+            assert_eq!(decile.shift_ms, if d >= 7 { 50.0 } else { 0.0 });
+            assert_eq!(decile.p_holm.expect("tested") <= ALPHA, d >= 7, "{decile:?}");
+            let [lo, hi] = decile.interval_ms.expect("an interval");
+            assert!(lo <= decile.shift_ms && decile.shift_ms <= hi);
+        }
+        assert_eq!((shift.note, shift.windows), (None, [6, 6]));
+    }
+
+    #[test]
+    fn few_windows_have_no_interval_and_say_so() {
+        let two = of_windows("ttft", "gross", &[window(0.0, 0.0); 2], &[window(9.0, 0.0); 5]).expect("a shift");
+        assert!(two.deciles.iter().all(|d| d.interval_ms.is_none() && d.p_holm.is_none() && d.shift_ms == 9.0));
+        assert!(two.note.expect("a note").contains("no interval"));
+        let four = of_windows("ttft", "gross", &[window(0.0, 0.0); 4], &[window(9.0, 0.0); 4]).expect("a shift");
+        assert!(four.deciles.iter().all(|d| d.interval_ms == Some([9.0, 9.0])));
+        assert!(four.note.expect("a note").contains("nine deciles"));
+        assert_eq!(of_windows("ttft", "gross", &[], &[window(0.0, 0.0)]), None);
+    }
+
+    #[test]
+    fn many_requests_do_not_make_up_for_few_windows() {
+        // windows that differ among themselves: however many requests stand behind a decile, nothing is significant
+        let arm = |offsets: [f64; 6]| offsets.map(|o| window(1000.0 + o, 0.0)).to_vec();
+        let (a, b) = (arm([0.0, 40.0, 10.0, 55.0, 20.0, 5.0]), arm([8.0, 60.0, 2.0, 35.0, 50.0, 12.0]));
+        let shift = of_windows("ttft", "gross", &a, &b).expect("a shift");
+        assert!(shift.deciles.iter().all(|d| d.p_holm.expect("tested") > 0.5));
+    }
+}
