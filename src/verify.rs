@@ -6,9 +6,11 @@
 
 mod calibrated;
 mod client;
+mod disclosed;
 mod distributions;
 mod document;
 mod gates;
+mod labels;
 mod raw;
 #[cfg(test)]
 mod tests;
@@ -151,6 +153,8 @@ fn run(raw: &Raw) -> Value {
     }
     let planned = plan["cells"].as_array().zip(plan["windows"].as_u64()).map(|(c, w)| c.len() as u64 * w);
     let all_there = !raw.windows.is_empty() && planned.is_none_or(|n| n == raw.windows.len() as u64);
+    let complete = all_there && !broken_off;
+    let labels = labels::of(plan, &cells, complete);
     let words = |key: &str| plan[key].as_str();
     json!({
         "schema": "tarebench.run/1",
@@ -158,12 +162,12 @@ fn run(raw: &Raw) -> Value {
         "run_id": words("run_id"),
         "plan_hash": words("plan_hash"),
         "started_at": words("started_at"),
-        "complete": all_there && !broken_off,
+        "complete": complete,
         "environment": plan["environment"],
         "calibration": plan["calibration"],
         "cells": cells,
         "verdicts": verdicts,
-        "labels": labels(plan, &cells),
+        "labels": labels,
         "definitions": definitions(),
     })
 }
@@ -241,24 +245,6 @@ fn run_verdicts(raw: &Raw, cells: &[Value]) -> Vec<Value> {
         found.push(verdict(&Value::Null, &Value::Null, "half_written", &text));
     }
     found
-}
-
-fn labels(plan: &Value, cells: &[Value]) -> Vec<&'static str> {
-    let mut labels = Vec::new();
-    let url = plan["base_url"].as_str().unwrap_or("");
-    let host = url.split_once("://").unwrap_or(("", url)).1;
-    let by_host = host.starts_with("127.") || host.starts_with("localhost") || host.starts_with("[::1]");
-    if plan["environment"]["loopback"].as_bool().unwrap_or(by_host) {
-        labels.push("LOOPBACK");
-    }
-    let several = |c: &Value| c["load"]["model"] != "closed" || c["load"]["concurrency"] != 1;
-    if !cells.is_empty() && !cells.iter().any(several) {
-        labels.push("ONE USER ONLY");
-    }
-    if let [_] = cells {
-        labels.push("ONE LOAD ONLY");
-    }
-    labels
 }
 
 fn definitions() -> Value {

@@ -15,6 +15,7 @@
 pub mod calibrated;
 pub mod gates;
 pub mod ids;
+pub mod labels;
 pub mod load;
 pub mod rules;
 #[cfg(test)]

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::analysis::definitions::rules::GateState;
+use crate::rundir::disclosed::{Disclosed, Lengths};
 use crate::rundir::window::{Counters, Load};
 
 /// Its `schema`.
@@ -38,7 +39,7 @@ pub struct RunJson {
     pub cells: Vec<Cell>,
     /// What holds for the campaign as a whole.
     pub verdicts: Vec<RunVerdict>,
-    /// What must stand in every title: `LOOPBACK`, `ONE USER ONLY`, `ONE LOAD ONLY`.
+    /// What must stand in every title, see [`crate::analysis::definitions::labels`].
     pub labels: Vec<String>,
     /// Definition id of each metric and column.
     pub definitions: BTreeMap<String, BTreeMap<String, String>>,
@@ -116,6 +117,10 @@ pub struct Window {
     pub interrupted: bool,
     /// SHA-256 of the realised trace.
     pub trace_hash: String,
+    /// Realised lengths by class, beside those asked for.
+    pub lengths: Lengths,
+    /// What the rows say for the fifteen boxes.
+    pub disclosed: Disclosed,
 }
 
 /// Requests by what became of them. `due = not_sent + sent`, `sent = dropped + kept`,

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::calibrated;
 use super::client::Samples;
+use super::disclosed;
 use super::distributions::{Forbidden, Metric, distribution};
 use super::gates::{self, Evidence};
 use super::max_failed;
@@ -113,6 +114,8 @@ impl Recount<'_> {
             "flags": self.flags(),
             "interrupted": self.line["interrupted"],
             "trace_hash": self.line["trace_hash"],
+            "lengths": disclosed::lengths(&self.kept),
+            "disclosed": disclosed::facts(&self.sent, forbidden.gross, forbidden.net),
         })
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::calibrated::Calibration;
 use super::columns::{self, Print, Spread, Withheld};
+use super::disclosed::DisclosedTally;
 use super::fitness::{self, Signals};
 use super::ledger::Ledger;
 use super::occupancy::Occupancy;
@@ -36,6 +37,7 @@ pub(super) struct WindowTally<'a> {
     work: Work,
     latency: Latency,
     ledger: Ledger,
+    disclosed: DisclosedTally,
     client_failures: u64,
     /// Known or lower bounds of ttft and e2e of requests that timed out or were censored.
     incomplete: Incomplete,
@@ -126,6 +128,7 @@ impl<'a> WindowTally<'a> {
             work: Work::default(),
             latency: Latency::default(),
             ledger: Ledger::default(),
+            disclosed: DisclosedTally::default(),
             client_failures: 0,
             incomplete: Incomplete::default(),
         }
@@ -172,6 +175,7 @@ impl<'a> WindowTally<'a> {
         self.requests.sent += 1;
         let in_flight = load::in_flight(row, self.bounds.closed);
         self.ledger.take(row);
+        self.disclosed.take(row);
         let schedule = &mut self.schedule;
         schedule.on_wire.extend(row.wire_out.map(|wire| (row.due, wire)));
         schedule.submits.extend(row.submit);
@@ -286,6 +290,7 @@ impl<'a> WindowTally<'a> {
         }
         self.first_requests.sort_by_key(|r| r.trace_id);
         let ok = self.requests.ok;
+        let (disclosed, lengths) = self.disclosed.finish(withheld.gross, withheld.net);
         Ok(Window {
             window: bounds.window,
             duration_s: seconds(bounds.closed.saturating_sub(bounds.opened)),
@@ -307,6 +312,8 @@ impl<'a> WindowTally<'a> {
             flags: self.flags,
             interrupted: bounds.interrupted,
             trace_hash: bounds.trace_hash.clone(),
+            lengths,
+            disclosed,
             requests: self.requests,
         })
     }
