@@ -7,6 +7,7 @@ pub mod calibrations;
 pub mod campaign;
 pub mod cli;
 pub mod decode;
+pub mod disclosure;
 pub mod evidence;
 pub mod load_point;
 pub mod plan;

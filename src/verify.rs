@@ -23,6 +23,7 @@ use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use crate::analysis::definitions::{ids, noise_gap, rules, wording};
+use crate::disclosure::directory::{DIGESTED, Disclosed};
 use crate::report::markdown;
 use raw::Raw;
 
@@ -33,7 +34,7 @@ pub struct Verified {
     pub rows: u64,
     /// Windows recomputed.
     pub windows: usize,
-    /// Lines of `run.json` recomputed and found equal.
+    /// Lines of `run.json` and `boxes.json` recomputed and found equal.
     pub lines: usize,
     /// What a reader must know: half-written last lines, windows without an end.
     pub notes: Vec<String>,
@@ -42,7 +43,10 @@ pub struct Verified {
 impl std::fmt::Display for Verified {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Verified { rows, windows, lines, .. } = self;
-        write!(f, "verified: {rows} rows, {windows} windows, {lines} lines of run.json and report.md, bit for bit")?;
+        write!(
+            f,
+            "verified: {rows} rows, {windows} windows, {lines} lines of run.json and boxes.json, and report.md, bit for bit"
+        )?;
         self.notes.iter().try_for_each(|note| write!(f, "\nnote: {note}"))
     }
 }
@@ -92,7 +96,7 @@ pub enum Difference {
     },
 }
 
-/// Recomputes `run.json` and `report.md` of `dir`.
+/// Recomputes `run.json`, `boxes.json` and `report.md` of `dir`.
 ///
 /// # Errors
 /// The first difference.
@@ -101,18 +105,22 @@ pub fn verify(dir: &Path) -> Result<Verified, Difference> {
     let raw = Raw::read(dir)?;
     let recomputed = run(&raw);
     let lines = document::compare("run.json", &stored, &recomputed)?;
-    report(dir, recomputed)?;
+    let lines = lines + derived(dir, recomputed)?;
     Ok(Verified { rows: raw.rows, windows: raw.windows.len(), lines, notes: notes(&raw) })
 }
 
-/// `report.md` is derived: it must be what the recomputed numbers print.
-fn report(dir: &Path, recomputed: Value) -> Result<(), Difference> {
-    let stored = raw::text(dir, "report.md")?;
-    let unreadable = |text: String| Difference::Unreadable { file: "report.md", text };
-    let run = serde_json::from_value(recomputed).map_err(|e| unreadable(e.to_string()))?;
-    let rendered = markdown::of_directory(dir, &run).map_err(|e| unreadable(e.to_string()))?;
-    files(&stored, &rendered)?;
-    document::compare_text("report.md", &stored, &rendered)
+/// `boxes.json` and `report.md` are derived: they must be what the recomputed numbers say. Gives the lines of boxes.json.
+fn derived(dir: &Path, recomputed: Value) -> Result<usize, Difference> {
+    let (report, boxes) = (raw::text(dir, "report.md")?, raw::text(dir, "boxes.json")?);
+    let unreadable = |file: &'static str, text: String| Difference::Unreadable { file, text };
+    let run = serde_json::from_value(recomputed).map_err(|e| unreadable("report.md", e.to_string()))?;
+    let disclosed = Disclosed::of_run(dir, &run, None).map_err(|e| unreadable("report.md", e.to_string()))?;
+    let rendered = markdown::render(&run, &disclosed);
+    files(&report, &rendered)?;
+    let filled = serde_json::to_value(&disclosed.boxes).map_err(|e| unreadable("boxes.json", e.to_string()))?;
+    let lines = document::compare("boxes.json", &boxes, &filled)?;
+    document::compare_text("report.md", &report, &rendered)?;
+    Ok(lines)
 }
 
 /// Names the file whose digest, in the report's last section, is not the recomputed one.
@@ -122,7 +130,7 @@ fn files(stored: &str, rendered: &str) -> Result<(), Difference> {
         let row = section.lines().find_map(|line| line.strip_prefix(&format!("| {file} | ")));
         row.map(str::to_string)
     };
-    for file in markdown::DIGESTED {
+    for file in DIGESTED {
         let text = match (digest(stored, file), digest(rendered, file)) {
             (Some(then), Some(now)) if then != now => "was changed: report.md has another SHA-256 of it",
             (Some(_), None) => "is missing: report.md has its SHA-256",

@@ -14,6 +14,8 @@ use crate::analysis::summary;
 use crate::calibrations::identity::{Config, Host};
 use crate::calibrations::store::{self, Found};
 use crate::cli::{Connection, Stamps};
+use crate::disclosure::boxes::Boxes;
+use crate::disclosure::directory::Disclosed;
 use crate::evidence::{self, Evidence, Pair};
 use crate::plan::{Calibrations, Plan};
 use crate::reading::Asked;
@@ -63,6 +65,8 @@ pub enum RowFile {
 pub struct Ended {
     /// What stands in `run.json`.
     pub run: RunJson,
+    /// What stands in `boxes.json`.
+    pub boxes: Boxes,
     /// The run directory.
     pub dir: PathBuf,
     /// It was interrupted.
@@ -303,12 +307,13 @@ fn run_directory(plan: &Plan, started_at: &str) -> anyhow::Result<PathBuf> {
 }
 
 /// Every file a campaign may write into its directory.
-const FILES: [&str; 12] = [
+const FILES: [&str; 13] = [
     "plan.json",
     "requests.jsonl",
     "windows.jsonl",
     "health.jsonl",
     "run.json",
+    "boxes.json",
     "report.md",
     "truth.jsonl",
     "closure.json",
@@ -363,8 +368,10 @@ fn finish(dir: &Path, interrupted: bool, voice: &Voice) -> anyhow::Result<Ended>
         })
     };
     let (evidence, canary) = (told(evidence::LOAD), told(evidence::CANARY));
-    fs::write(dir.join("report.md"), report::markdown::of_directory(dir, &run)?)?;
-    Ok(Ended { run, dir: dir.to_owned(), interrupted, evidence, canary, truth_read: 0 })
+    let disclosed = Disclosed::of_run(dir, &run, None)?;
+    fs::write(dir.join("boxes.json"), disclosed.boxes.to_json()?)?;
+    fs::write(dir.join("report.md"), report::markdown::render(&run, &disclosed))?;
+    Ok(Ended { run, boxes: disclosed.boxes, dir: dir.to_owned(), interrupted, evidence, canary, truth_read: 0 })
 }
 
 #[cfg(test)]

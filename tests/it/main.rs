@@ -5,6 +5,7 @@ mod calibrate;
 mod canary;
 mod cases;
 mod command_line;
+mod disclosure;
 mod envelope;
 mod foreign_server;
 mod house_rules;

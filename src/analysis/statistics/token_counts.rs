@@ -39,7 +39,8 @@ fn quantile(sorted: &[u64], per_mille: u32) -> f64 {
     let position = (sorted.len() as u128 - 1) * u128::from(per_mille);
     let (below, thousandths) = ((position / 1000) as usize, (position % 1000) as i128);
     let (a, b) = (i128::from(sorted[below]), i128::from(sorted[(below + 1).min(sorted.len() - 1)]));
-    (a * 1000 + (b - a) * thousandths) as f64 / 1e3
+    // beyond 2^53 the rounding must not lead out of the two
+    ((a * 1000 + (b - a) * thousandths) as f64 / 1e3).clamp(a as f64, b as f64)
 }
 
 /// Coefficient of variation: standard deviation (n - 1) over mean. Sorts `values`; None for fewer than two, or when all
