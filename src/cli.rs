@@ -56,6 +56,12 @@ pub enum Command {
     /// Every campaign that was ever started beside a ledger, how each ended, and whether a line is missing
     #[command(after_help = LEDGER_EXAMPLES)]
     Ledger(LedgerArgs),
+    /// Print the report of a run again, from its files
+    #[command(after_help = REPORT_EXAMPLES)]
+    Report(ReportArgs),
+    /// Print the fifteen boxes of a run: what a reader needs before believing it
+    #[command(after_help = DISCLOSE_EXAMPLES)]
+    Disclose(DiscloseArgs),
 }
 
 const RUN_EXAMPLES: &str = "Examples:
@@ -132,6 +138,19 @@ const DECODE_EXAMPLES: &str = "Example:
   tarebench decode tests/cases/streams.jsonl";
 const VERIFY_EXAMPLES: &str = "Example:
   tarebench verify runs/2026-11-29T18-22-55-campaign";
+const REPORT_EXAMPLES: &str = "Examples:
+  tarebench report runs/2026-11-29T18-22-55-campaign
+  tarebench report runs/2026-11-29T18-22-55-campaign --format markdown
+
+Exit status: 0; 1 when there is no report: box 1, 2 or 3 is empty (nothing was answered, the counts do not close, or
+requests.jsonl is missing), so that nobody could check a figure.";
+const DISCLOSE_EXAMPLES: &str = "Examples:
+  tarebench disclose runs/2026-11-29T18-22-55-campaign
+      one page of Markdown, to be put beside the figures
+  tarebench disclose runs/2026-11-29T18-22-55-campaign --json
+
+A box is measured, declared (somebody's word: --declare of run), not verifiable (it cannot be known from here), or
+empty; of an empty one the page says what would fill it. Nothing declared makes a box measured.";
 
 const IMPORT_EXAMPLES: &str = "Examples:
   tarebench import study/mistral-3-14B.json
@@ -491,7 +510,9 @@ run_args! {
     /// Print run.json on standard output, and nothing else there
     #[arg(long, help_heading = "Output")]
     json: bool,
-    /// What only people know: region, precision, hardware, ... (repeatable)
+    /// What only people know, printed as declared in the box it belongs to (repeatable). Known keys: url, why-drop, cache,
+    /// restarted, warmed-up, traffic, why-loads, source-of-mix, precision, quantisation, engine, image, hardware,
+    /// model-revision, region, cloud, client-type, network, proxy, runs, price; any other is printed beside
     #[arg(long, value_name = "KEY=VALUE", help_heading = "Output")]
     declare: Vec<Pair>,
     /// Directory of calibrations [default: $TAREBENCH_CALIBRATIONS, else tarebench/calibrations in $XDG_STATE_HOME]
@@ -835,6 +856,37 @@ pub struct LedgerArgs {
     /// Hold the files of every run directory that is still there against the SHA-256 in its end line, too
     #[arg(long)]
     pub verify: bool,
+}
+
+/// How a report is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    /// At most 100 columns wide, as `run` prints it.
+    Terminal,
+    /// As in report.md.
+    Markdown,
+}
+
+/// Flags of `report`.
+#[derive(Clone, Debug, Args)]
+pub struct ReportArgs {
+    /// Run directory
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// How it is printed
+    #[arg(long, value_enum, default_value = "terminal", help_heading = "Output")]
+    pub format: ReportFormat,
+}
+
+/// Flags of `disclose`.
+#[derive(Clone, Debug, Args)]
+pub struct DiscloseArgs {
+    /// Run directory
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Print boxes.json, and nothing else
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
 }
 
 #[cfg(test)]

@@ -24,14 +24,18 @@ use tarebench::calibrations::identity::Host;
 use tarebench::calibrations::store::{self, Found};
 use tarebench::campaign::{self, Ended, Voice, mock_child};
 use tarebench::cli::{
-    CalibrateArgs, Cli, Command, CompareArgs, DecodeArgs, ImportArgs, LedgerArgs, List, MockArgs, MockUsage, ProbeArgs,
-    RunArgs, VerifyArgs,
+    CalibrateArgs, Cli, Command, CompareArgs, DecodeArgs, DiscloseArgs, ImportArgs, LedgerArgs, List, MockArgs,
+    MockUsage, ProbeArgs, ReportArgs, ReportFormat, RunArgs, VerifyArgs,
 };
+use tarebench::disclosure::boxes::Boxes;
+use tarebench::disclosure::directory::Disclosed;
 use tarebench::disclosure::ledger::book::Book;
 use tarebench::disclosure::ledger::{neighbours, read};
+use tarebench::evidence::{self, Evidence};
 use tarebench::import::{self, Imported};
 use tarebench::plan::{MetricsWords, Plan, key_policy, secrets};
 use tarebench::probe::{OneRequest, show};
+use tarebench::rundir::run_json::RunJson;
 use tarebench::target::address::Target;
 use tarebench::target::metrics_source::MetricsSource;
 use tarebench::target::openai::{Api, BodyTemplate, TokenProof};
@@ -55,6 +59,8 @@ fn main() -> ExitCode {
         Command::Import(args) => import_files(&args),
         Command::Verify(args) => Ok(verify_dir(&args)),
         Command::Ledger(args) => ledger(&args),
+        Command::Report(args) => report_dir(&args),
+        Command::Disclose(args) => disclose(&args),
     };
     match done {
         Ok(0) if OUTPUT_LOST.load(Ordering::Relaxed) => ExitCode::from(FAILED),
@@ -262,26 +268,60 @@ fn print_report(plan: &Plan, ended: &Ended) -> anyhow::Result<()> {
     } else if plan.output.quiet {
         return Ok(());
     } else {
-        let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        let mut text = report::terminal::render(&ended.run, report::terminal::WIDEST, color);
-        if let Some(evidence) = &ended.evidence {
-            text.push_str(&report::calibration::truth("truth", "the mock's own log", &evidence.closure));
-        }
-        if let Some(canary) = &ended.canary {
-            text.push_str(&report::calibration::truth(
-                "canary",
-                "beside the load, in no figure above",
-                &canary.closure,
-            ));
-        }
+        let mut text = on_terminal(&ended.run, &ended.boxes, ended.evidence.as_ref(), ended.canary.as_ref());
         text.push_str(&format!(
-            "\n{0}: run.json, report.md, requests.jsonl; rebuild with: tarebench verify {0}\n",
+            "\n{0}: run.json, boxes.json, report.md, requests.jsonl; rebuild with: tarebench verify {0}\n",
             ended.dir.display()
         ));
         text
     };
     tell(&text);
     Ok(())
+}
+
+/// A campaign as a terminal shows it: its tables, what a mock's log says of them, and the boxes.
+fn on_terminal(run: &RunJson, boxes: &Boxes, truth: Option<&Evidence>, canary: Option<&Evidence>) -> String {
+    let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let width = report::terminal::WIDEST;
+    let mut text = match boxes.refusal() {
+        None => report::terminal::render(run, width, color),
+        Some(refusal) => report::terminal::refused(run, &refusal, width, color),
+    };
+    if let Some(evidence) = truth {
+        text.push_str(&report::calibration::truth("truth", "the mock's own log", &evidence.closure));
+    }
+    if let Some(canary) = canary {
+        text.push_str(&report::calibration::truth("canary", "beside the load, in no figure above", &canary.closure));
+    }
+    text.push_str(&report::card::terminal(boxes, width, color));
+    text
+}
+
+/// A report again from the files of a run.
+fn report_dir(args: &ReportArgs) -> anyhow::Result<u8> {
+    let (run, disclosed) = Disclosed::of_directory(&args.dir)?;
+    if let Some(refusal) = disclosed.boxes.refusal() {
+        eprintln!("error: {refusal}");
+        return Ok(FAILED);
+    }
+    tell(&match args.format {
+        ReportFormat::Markdown => report::markdown::render(&run, &disclosed),
+        ReportFormat::Terminal => {
+            let of = |pair| Evidence::of(&args.dir, pair);
+            on_terminal(&run, &disclosed.boxes, of(evidence::LOAD)?.as_ref(), of(evidence::CANARY)?.as_ref())
+        }
+    });
+    Ok(0)
+}
+
+/// The fifteen boxes of a run.
+fn disclose(args: &DiscloseArgs) -> anyhow::Result<u8> {
+    let (run, disclosed) = Disclosed::of_directory(&args.dir)?;
+    tell(&match args.json {
+        true => disclosed.boxes.to_json()?,
+        false => report::disclosure::page(&run, &disclosed),
+    });
+    Ok(0)
 }
 
 fn status(ended: &Ended) -> u8 {
@@ -595,6 +635,7 @@ mod tests {
             let run = serde_json::from_value(run).expect("a run");
             status(&Ended {
                 run,
+                boxes: Boxes { schema: String::new(), boxes: Vec::new() },
                 dir: std::path::PathBuf::new(),
                 interrupted,
                 evidence: None,

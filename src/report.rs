@@ -2,8 +2,10 @@
 
 pub mod calibration;
 pub mod campaigns;
+pub mod card;
 pub mod comparison;
 mod curves;
+pub mod disclosure;
 mod fitness;
 mod goals;
 pub mod import;

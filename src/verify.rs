@@ -7,10 +7,12 @@
 mod calibrated;
 mod client;
 mod curves;
+mod disclosed;
 mod distributions;
 mod document;
 mod gates;
 mod goals;
+mod labels;
 mod ledger;
 mod raw;
 mod server;
@@ -25,6 +27,7 @@ use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use crate::analysis::definitions::{ids, noise_gap, rules, wording};
+use crate::disclosure::directory::{DIGESTED, Disclosed};
 use crate::report::markdown;
 use raw::Raw;
 
@@ -35,7 +38,7 @@ pub struct Verified {
     pub rows: u64,
     /// Windows recomputed.
     pub windows: usize,
-    /// Lines of `run.json` recomputed and found equal.
+    /// Lines of `run.json` and `boxes.json` recomputed and found equal.
     pub lines: usize,
     /// What a reader must know: half-written last lines, windows without an end.
     pub notes: Vec<String>,
@@ -44,7 +47,10 @@ pub struct Verified {
 impl std::fmt::Display for Verified {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Verified { rows, windows, lines, .. } = self;
-        write!(f, "verified: {rows} rows, {windows} windows, {lines} lines of run.json and report.md, bit for bit")?;
+        write!(
+            f,
+            "verified: {rows} rows, {windows} windows, {lines} lines of run.json and boxes.json, and report.md, bit for bit"
+        )?;
         self.notes.iter().try_for_each(|note| write!(f, "\nnote: {note}"))
     }
 }
@@ -94,8 +100,8 @@ pub enum Difference {
     },
 }
 
-/// Recomputes `run.json` and `report.md` of `dir`, and holds its lines of the campaign ledger against both. A run that
-/// crashed has published less, or nothing: what is there is verified.
+/// Recomputes `run.json`, `boxes.json` and `report.md` of `dir`, and holds its lines of the campaign ledger against them.
+/// A run that crashed has published less, or nothing: what is there is verified.
 ///
 /// # Errors
 /// The first difference.
@@ -116,19 +122,23 @@ pub fn verify(dir: &Path) -> Result<Verified, Difference> {
         notes.extend(ledger::check(dir, entry, &raw.plan, stored.is_some().then_some(&recomputed))?);
     }
     if published("report.md") {
-        report(dir, recomputed)?;
+        lines += derived(dir, recomputed)?;
     }
     Ok(Verified { rows: raw.rows, windows: raw.windows.len(), lines, notes })
 }
 
-/// `report.md` is derived: it must be what the recomputed numbers print.
-fn report(dir: &Path, recomputed: Value) -> Result<(), Difference> {
-    let stored = raw::text(dir, "report.md")?;
-    let unreadable = |text: String| Difference::Unreadable { file: "report.md", text };
-    let run = serde_json::from_value(recomputed).map_err(|e| unreadable(e.to_string()))?;
-    let rendered = markdown::of_directory(dir, &run).map_err(|e| unreadable(e.to_string()))?;
-    files(&stored, &rendered)?;
-    document::compare_text("report.md", &stored, &rendered)
+/// `boxes.json` and `report.md` are derived: they must be what the recomputed numbers say. Gives the lines of boxes.json.
+fn derived(dir: &Path, recomputed: Value) -> Result<usize, Difference> {
+    let (report, boxes) = (raw::text(dir, "report.md")?, raw::text(dir, "boxes.json")?);
+    let unreadable = |file: &'static str, text: String| Difference::Unreadable { file, text };
+    let run = serde_json::from_value(recomputed).map_err(|e| unreadable("report.md", e.to_string()))?;
+    let disclosed = Disclosed::of_run(dir, &run, None).map_err(|e| unreadable("report.md", e.to_string()))?;
+    let rendered = markdown::render(&run, &disclosed);
+    files(&report, &rendered)?;
+    let filled = serde_json::to_value(&disclosed.boxes).map_err(|e| unreadable("boxes.json", e.to_string()))?;
+    let lines = document::compare("boxes.json", &boxes, &filled)?;
+    document::compare_text("report.md", &report, &rendered)?;
+    Ok(lines)
 }
 
 /// Names the file whose digest, in the report's last section, is not the recomputed one.
@@ -138,7 +148,7 @@ fn files(stored: &str, rendered: &str) -> Result<(), Difference> {
         let row = section.lines().find_map(|line| line.strip_prefix(&format!("| {file} | ")));
         row.map(str::to_string)
     };
-    for file in markdown::DIGESTED {
+    for file in DIGESTED {
         let text = match (digest(stored, file), digest(rendered, file)) {
             (Some(then), Some(now)) if then != now => "was changed: report.md has another SHA-256 of it",
             (Some(_), None) => "is missing: report.md has its SHA-256",
@@ -169,6 +179,8 @@ fn run(raw: &Raw) -> Value {
     }
     let planned = plan["cells"].as_array().zip(plan["windows"].as_u64()).map(|(c, w)| c.len() as u64 * w);
     let all_there = !raw.windows.is_empty() && planned.is_none_or(|n| n == raw.windows.len() as u64);
+    let complete = all_there && !broken_off;
+    let labels = labels::of(plan, &cells, complete);
     let words = |key: &str| plan[key].as_str();
     json!({
         "schema": "tarebench.run/1",
@@ -176,13 +188,13 @@ fn run(raw: &Raw) -> Value {
         "run_id": words("run_id"),
         "plan_hash": words("plan_hash"),
         "started_at": words("started_at"),
-        "complete": all_there && !broken_off,
+        "complete": complete,
         "environment": plan["environment"],
         "calibration": plan["calibration"],
         "cells": cells,
         "curves": curves::of_cells(&cells),
         "verdicts": verdicts,
-        "labels": labels(plan, &cells),
+        "labels": labels,
         "definitions": definitions(),
     })
 }
@@ -260,24 +272,6 @@ fn run_verdicts(raw: &Raw, cells: &[Value]) -> Vec<Value> {
         found.push(verdict(&Value::Null, &Value::Null, "half_written", &text));
     }
     found
-}
-
-fn labels(plan: &Value, cells: &[Value]) -> Vec<&'static str> {
-    let mut labels = Vec::new();
-    let url = plan["base_url"].as_str().unwrap_or("");
-    let host = url.split_once("://").unwrap_or(("", url)).1;
-    let by_host = host.starts_with("127.") || host.starts_with("localhost") || host.starts_with("[::1]");
-    if plan["environment"]["loopback"].as_bool().unwrap_or(by_host) {
-        labels.push("LOOPBACK");
-    }
-    let several = |c: &Value| c["load"]["model"] != "closed" || c["load"]["concurrency"] != 1;
-    if !cells.is_empty() && !cells.iter().any(several) {
-        labels.push("ONE USER ONLY");
-    }
-    if let [_] = cells {
-        labels.push("ONE LOAD ONLY");
-    }
-    labels
 }
 
 fn definitions() -> Value {

@@ -17,6 +17,7 @@ pub mod curve;
 pub mod gates;
 pub mod goals;
 pub mod ids;
+pub mod labels;
 pub mod load;
 pub mod rules;
 pub mod server;

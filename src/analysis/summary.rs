@@ -7,8 +7,10 @@ mod calibrated;
 mod client;
 mod columns;
 mod curves;
+mod disclosed;
 mod fitness;
 mod goals;
+mod labels;
 mod ledger;
 mod noise;
 mod occupancy;
@@ -27,7 +29,7 @@ use crate::analysis::definitions::{ids, rules, wording};
 use crate::analysis::percentiles::PUBLISHED;
 use crate::goals::Goals;
 use crate::rundir::run_json::{Cell, RunJson, RunVerdict, SCHEMA, VerdictKind, Window};
-use crate::rundir::window::{LoadModel, WindowRow};
+use crate::rundir::window::WindowRow;
 use calibrated::Calibration;
 use client::Health;
 pub use raw_files::SummaryError;
@@ -73,16 +75,17 @@ pub fn summarise(dir: &Path) -> Result<RunJson, SummaryError> {
     let broken_off = verdicts.iter().any(|v| v.kind != "failed" && v.kind != "invalid");
     verdicts.extend(unusable.map(|text| RunVerdict { cell: None, window: None, kind: "calibration".into(), text }));
     let planned = planned_windows(&plan).is_none_or(|n| n == windows.rows.len());
+    let complete = !windows.rows.is_empty() && planned && !broken_off;
     Ok(RunJson {
         schema: SCHEMA.into(),
         tarebench: text(&plan, "tarebench"),
         run_id: text(&plan, "run_id"),
         plan_hash: text(&plan, "plan_hash"),
         started_at: text(&plan, "started_at"),
-        complete: !windows.rows.is_empty() && planned && !broken_off,
+        complete,
         environment: plan.get("environment").cloned().unwrap_or(Value::Null),
         calibration: plan.get("calibration").cloned().unwrap_or(Value::Null),
-        labels: labels(&plan, &cells),
+        labels: labels::of(&plan, &cells, complete),
         curves: curves::of_cells(&cells),
         cells,
         verdicts,
@@ -220,26 +223,6 @@ fn plan_goals(plan: &Value) -> Result<Option<Goals>, SummaryError> {
 fn planned_windows(plan: &Value) -> Option<usize> {
     let cells = plan.get("cells")?.as_array()?.len();
     Some(cells * usize::try_from(plan.get("windows")?.as_u64()?).ok()?)
-}
-
-fn labels(plan: &Value, cells: &[Cell]) -> Vec<String> {
-    let one_user = |c: &Cell| c.load.model == LoadModel::Closed && c.load.concurrency == Some(1);
-    let asked = [
-        ("LOOPBACK", is_loopback(plan)),
-        ("ONE USER ONLY", !cells.is_empty() && cells.iter().all(one_user)),
-        ("ONE LOAD ONLY", cells.len() == 1),
-    ];
-    asked.iter().filter(|(_, holds)| *holds).map(|(label, _)| (*label).to_string()).collect()
-}
-
-/// As the environment says, else by the host in `base_url`.
-fn is_loopback(plan: &Value) -> bool {
-    if let Some(said) = plan.pointer("/environment/loopback").and_then(Value::as_bool) {
-        return said;
-    }
-    let url = plan.get("base_url").and_then(Value::as_str).unwrap_or_default();
-    let host = url.split_once("://").map_or(url, |(_, rest)| rest);
-    ["127.", "localhost", "[::1]"].iter().any(|prefix| host.starts_with(prefix))
 }
 
 fn definitions() -> BTreeMap<String, BTreeMap<String, String>> {

@@ -16,6 +16,8 @@ use crate::analysis::summary;
 use crate::calibrations::identity::{Config, Host};
 use crate::calibrations::store::{self, Found};
 use crate::cli::Stamps;
+use crate::disclosure::boxes::Boxes;
+use crate::disclosure::directory::Disclosed;
 use crate::disclosure::ledger::{self, Entry};
 use crate::evidence::{self, Evidence, Pair};
 use crate::interleave::{Arm as Side, Sequence};
@@ -65,6 +67,8 @@ pub enum RowFile {
 pub struct Ended {
     /// What stands in `run.json`.
     pub run: RunJson,
+    /// What stands in `boxes.json`.
+    pub boxes: Boxes,
     /// The run directory.
     pub dir: PathBuf,
     /// It was interrupted.
@@ -332,12 +336,13 @@ fn usable_directory(dir: &Path, force: bool) -> anyhow::Result<()> {
 }
 
 /// Every file a campaign may write into its directory.
-const FILES: [&str; 13] = [
+const FILES: [&str; 14] = [
     "plan.json",
     "requests.jsonl",
     "windows.jsonl",
     "health.jsonl",
     "run.json",
+    "boxes.json",
     "report.md",
     "truth.jsonl",
     "closure.json",
@@ -411,8 +416,16 @@ fn finish(dir: &Path, measured: Measured, entry: Entry, voice: &Voice) -> anyhow
         }
     };
     entry.end(&run, interrupted)?.iter().for_each(|words| voice.say(words));
-    fs::write(dir.join("report.md"), report::markdown::of_directory(dir, &run)?)?;
-    Ok(Ended { run, dir: dir.to_owned(), interrupted, evidence, canary, truth_read })
+    let Disclosed { boxes, .. } = disclose(dir, &run)?;
+    Ok(Ended { run, boxes, dir: dir.to_owned(), interrupted, evidence, canary, truth_read })
+}
+
+/// `boxes.json` and `report.md`, which speak of all other files.
+fn disclose(dir: &Path, run: &RunJson) -> anyhow::Result<Disclosed> {
+    let disclosed = Disclosed::of_run(dir, run, None)?;
+    fs::write(dir.join("boxes.json"), disclosed.boxes.to_json()?)?;
+    fs::write(dir.join("report.md"), report::markdown::render(run, &disclosed))?;
+    Ok(disclosed)
 }
 
 /// `run.json`, and what comes of the logs of mocks.

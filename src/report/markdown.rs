@@ -1,33 +1,17 @@
 //! `report.md`: the numbers of `run.json` as tables, and what it takes to rebuild them.
 
-use std::fmt::Write as _;
-use std::io;
 use std::path::Path;
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::analysis::definitions::rules::GateState;
+use crate::disclosure::directory::{Disclosed, NotDisclosed};
 use crate::report::quantity::{between, count, fraction, percent, percentile, rate};
-use crate::report::{curves, fitness, goals, intervals, server, terminal};
+use crate::report::{card, curves, fitness, goals, intervals, server, terminal};
 use crate::rundir::row::Outcome;
 use crate::rundir::run_json::{Cell, Distribution, RunJson, Window};
-
-/// Files whose digests stand in the report, those that exist.
-pub const DIGESTED: [&str; 12] = [
-    "plan.json",
-    "requests.jsonl",
-    "windows.jsonl",
-    "health.jsonl",
-    "server-metrics.jsonl",
-    "truth.jsonl",
-    "canary.jsonl",
-    "canary-truth.jsonl",
-    "run.json",
-    "closure.json",
-    "canary.json",
-    "ledger.jsonl",
-];
+use crate::workload::hex;
 
 /// Heading of the last section, which lists them.
 pub const FILES: &str = "## Files\n";
@@ -38,39 +22,36 @@ const SHOWN: [&str; 5] = ["p50", "p90", "p95", "p99", "p999"];
 ///
 /// # Errors
 /// A file that is there but cannot be read.
-pub fn of_directory(dir: &Path, run: &RunJson) -> io::Result<String> {
-    let mut digests = Vec::new();
-    for name in DIGESTED {
-        match std::fs::File::open(dir.join(name)) {
-            Ok(file) => digests.push((name, sha256(file)?)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            Err(e) => return Err(e),
-        }
-    }
-    let plan: Value = serde_json::from_str(&std::fs::read_to_string(dir.join("plan.json"))?)?;
-    Ok(render(run, &plan, &digests))
+pub fn of_directory(dir: &Path, run: &RunJson) -> Result<String, NotDisclosed> {
+    Ok(render(run, &Disclosed::of_run(dir, run, None)?))
 }
 
-/// The report, from what it is a function of.
-pub fn render(run: &RunJson, plan: &Value, digests: &[(&str, String)]) -> String {
-    let mut md = String::new();
-    title(&mut md, run);
-    for cell in &run.cells {
-        section_cell(&mut md, cell);
+/// The report, from what it is a function of. When one of the boxes 1 to 3 is empty, it says so in place of tables.
+pub fn render(run: &RunJson, disclosed: &Disclosed) -> String {
+    let boxes = &disclosed.boxes;
+    let mut md = title("tarebench", run);
+    facts(&mut md, run);
+    match boxes.refusal() {
+        None => run.cells.iter().for_each(|cell| section_cell(&mut md, cell)),
+        Some(refusal) => section_refused(&mut md, run, &refusal),
     }
     over_load(&mut md, run);
+    md.push_str(&card::markdown(boxes));
     reading(&mut md);
     object(&mut md, "Environment", &run.environment);
-    object(&mut md, "Plan", &what_was_asked(plan));
+    object(&mut md, "Plan", &what_was_asked(&disclosed.plan));
     definitions(&mut md, run);
-    files(&mut md, digests);
+    files(&mut md, disclosed);
     md
 }
 
-fn title(md: &mut String, run: &RunJson) {
+/// The heading, with every label that must be read before a figure is.
+pub(super) fn title(of: &str, run: &RunJson) -> String {
     let labels = if run.labels.is_empty() { String::new() } else { format!(" ({})", run.labels.join(", ")) };
-    push(md, &format!("# tarebench {}{labels}", cell_text(run.run_id.as_deref().unwrap_or("without run id"))));
-    push(md, "");
+    format!("# {of} {}{labels}\n\n", cell_text(run.run_id.as_deref().unwrap_or("without run id")))
+}
+
+fn facts(md: &mut String, run: &RunJson) {
     let or = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".into());
     push(md, &format!("- started: {}", cell_text(&or(&run.started_at))));
     push(md, &format!("- measured with: tarebench {}", cell_text(&or(&run.tarebench))));
@@ -82,6 +63,17 @@ fn title(md: &mut String, run: &RunJson) {
         push(md, &format!("- **{place}{}**", cell_text(&v.text)));
     }
     push(md, "");
+}
+
+/// Counts alone.
+fn section_refused(md: &mut String, run: &RunJson, refusal: &str) {
+    push(md, &format!("## No report\n\n**{}**\n", cell_text(refusal)));
+    for cell in &run.cells {
+        for window in &cell.windows {
+            push(md, &format!("### {}, window {}\n", terminal::load(&cell.load), window.window));
+            counts(md, window);
+        }
+    }
 }
 
 fn section_cell(md: &mut String, cell: &Cell) {
@@ -382,29 +374,15 @@ fn definitions(md: &mut String, run: &RunJson) {
     push(md, "");
 }
 
-fn files(md: &mut String, digests: &[(&str, String)]) {
+fn files(md: &mut String, disclosed: &Disclosed) {
     push(md, FILES);
     push(md, "| file | SHA-256 |\n|---|---|");
-    for (name, digest) in digests {
+    for (name, digest) in &disclosed.digests {
         push(md, &format!("| {name} | `{digest}` |"));
     }
+    let boxes = disclosed.boxes.to_json().unwrap_or_default();
+    push(md, &format!("| boxes.json | `{}` |", hex(&Sha256::digest(boxes))));
     push(md, "\nEvery number above can be rebuilt from these files, offline: `tarebench verify DIR`.");
-}
-
-fn sha256(mut file: std::fs::File) -> io::Result<String> {
-    let mut digest = Sha256::new();
-    let mut block = vec![0; 1 << 16];
-    loop {
-        match io::Read::read(&mut file, &mut block)? {
-            0 => break,
-            n => digest.update(&block[..n]),
-        }
-    }
-    let mut hex = String::new();
-    for byte in digest.finalize() {
-        write!(hex, "{byte:02x}").map_err(io::Error::other)?;
-    }
-    Ok(hex)
 }
 
 /// What a server or a file wrote must not break a table or become markup.
@@ -432,7 +410,8 @@ mod tests {
         specimen.write(dir.path());
         let text = of_directory(dir.path(), &summarise(dir.path()).unwrap()).unwrap();
         let expected = [
-            "# tarebench r1 (LOOPBACK, ONE USER ONLY, ONE LOAD ONLY)",
+            "# tarebench r1 (LOOPBACK, ONE USER ONLY, ONE LOAD ONLY, UNIFORM LENGTHS, SHORT)",
+            "| 15 | Only the lucky runs? | EMPTY | no ledger was kept",
             "Requests: 1 FAILED, 30 due, 2 warm-up, 28 kept, 27 ok, 0 censored.",
             "| ttft | net | 27 | 5.00 ms | 5.00 ms (5.00..5.00 ms) | 5.00 ms | 5.00 ms | n<100 | n<1,000 | 5.00 ms |",
             "n too small for an interval, so no claim: p90 p95 of ttft, ttfo, e2e, ",
@@ -446,7 +425,7 @@ mod tests {
         for line in expected {
             assert!(text.contains(line), "no {line}");
         }
-        for name in ["plan.json", "requests.jsonl", "windows.jsonl", "health.jsonl"] {
+        for name in ["plan.json", "requests.jsonl", "windows.jsonl", "health.jsonl", "boxes.json"] {
             assert!(text.contains(&format!("| {name} | `")), "no digest of {name}");
         }
     }

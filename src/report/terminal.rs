@@ -17,7 +17,7 @@ const CURVES: usize = 6;
 
 /// The report of a whole campaign. `width` is that of the terminal; `color` switches ANSI attributes on.
 pub fn render(run: &RunJson, width: usize, color: bool) -> String {
-    let mut paper = Paper { text: String::new(), width: width.clamp(NARROWEST, WIDEST), color };
+    let mut paper = Paper::new(width, color);
     paper.title(run);
     for cell in &run.cells {
         paper.cell(cell);
@@ -27,14 +27,32 @@ pub fn render(run: &RunJson, width: usize, color: bool) -> String {
     paper.text
 }
 
-struct Paper {
-    text: String,
-    width: usize,
+/// In place of a report that is refused: why, and what became of the requests.
+pub fn refused(run: &RunJson, refusal: &str, width: usize, color: bool) -> String {
+    let mut paper = Paper::new(width, color);
+    paper.title(run);
+    paper.line(Tone::Plain, "");
+    paper.note(refusal);
+    for cell in &run.cells {
+        paper.line(Tone::Plain, "");
+        paper.line(Tone::Strong, &load(&cell.load));
+        for window in &cell.windows {
+            paper.window_head(window);
+        }
+    }
+    paper.run_verdicts(run);
+    paper.text
+}
+
+/// Lines as they go to a terminal.
+pub(super) struct Paper {
+    pub(super) text: String,
+    pub(super) width: usize,
     color: bool,
 }
 
 #[derive(Clone, Copy)]
-enum Tone {
+pub(super) enum Tone {
     Plain,
     Strong,
     Quiet,
@@ -42,16 +60,33 @@ enum Tone {
 }
 
 impl Paper {
+    pub(super) fn new(width: usize, color: bool) -> Paper {
+        Paper { text: String::new(), width: width.clamp(NARROWEST, WIDEST), color }
+    }
+
     fn title(&mut self, run: &RunJson) {
         let name = run.run_id.as_deref().unwrap_or("no run id");
         self.line(Tone::Strong, &format!("tarebench  {name}"));
         if !run.labels.is_empty() {
-            self.line(Tone::Alarm, &run.labels.join(" | "));
+            self.labels(&run.labels);
         }
         let started = run.started_at.as_deref().unwrap_or("start unknown");
         let state = if run.complete { "complete" } else { "NOT COMPLETE" };
         let plan = run.plan_hash.as_deref().map_or("unknown", |hash| hash.get(..12).unwrap_or(hash));
         self.line(Tone::Quiet, &format!("{started}   {state}   plan {plan}"));
+    }
+
+    fn labels(&mut self, labels: &[String]) {
+        let mut line = String::new();
+        for label in labels {
+            if !line.is_empty() && line.chars().count() + 3 + label.chars().count() > self.width {
+                self.line(Tone::Alarm, &line);
+                line.clear();
+            }
+            line.push_str(if line.is_empty() { "" } else { " | " });
+            line.push_str(label);
+        }
+        self.line(Tone::Alarm, &line);
     }
 
     fn cell(&mut self, cell: &Cell) {
@@ -65,13 +100,18 @@ impl Paper {
         self.noise(cell);
     }
 
-    fn window(&mut self, window: &Window, load: &Load) {
+    /// Length and counts, what failed in front.
+    fn window_head(&mut self, window: &Window) {
         let cut = if window.interrupted { "   INTERRUPTED" } else { "" };
         self.line(Tone::Plain, "");
         self.line(Tone::Strong, &format!("window {}   {:.2} s{cut}", window.window, window.duration_s));
         let tone = if window.requests.failed + window.requests.censored > 0 { Tone::Alarm } else { Tone::Plain };
         self.entry(tone, "requests", &requests(&window.requests));
         self.failures(&window.requests);
+    }
+
+    fn window(&mut self, window: &Window, load: &Load) {
+        self.window_head(window);
         self.table(window, load);
         self.throughput(&window.throughput, window);
         self.rates(window, load);
@@ -363,6 +403,18 @@ impl Paper {
     fn close(&mut self, run: &RunJson) {
         self.line(Tone::Plain, "");
         let before = self.text.len();
+        self.run_verdicts(run);
+        if run.cells.is_empty() {
+            self.note("no window was closed: there is nothing to report");
+            return;
+        }
+        if self.text.len() > before {
+            self.line(Tone::Plain, "");
+        }
+        self.reading(run);
+    }
+
+    fn run_verdicts(&mut self, run: &RunJson) {
         // what concerns one window was said there
         for v in run
             .verdicts
@@ -375,13 +427,10 @@ impl Paper {
             };
             self.note(&format!("{place}{}", v.text));
         }
-        if run.cells.is_empty() {
-            self.note("no window was closed: there is nothing to report");
-            return;
-        }
-        if self.text.len() > before {
-            self.line(Tone::Plain, "");
-        }
+    }
+
+    /// How to read the table.
+    fn reading(&mut self, run: &RunJson) {
         let (calibration, as_it_should_be) = fitness::calibration(run);
         self.paragraph(if as_it_should_be { Tone::Quiet } else { Tone::Alarm }, "", "", &calibration);
         let gap = "gross is what the client saw, tare the harness's own share of it, net the server and the network. They \
@@ -421,7 +470,7 @@ impl Paper {
     }
 
     /// Breaks between facts (three spaces) where there are some, else between words.
-    fn paragraph(&mut self, tone: Tone, first: &str, rest: &str, text: &str) {
+    pub(super) fn paragraph(&mut self, tone: Tone, first: &str, rest: &str, text: &str) {
         let between = if text.contains("   ") { "   " } else { " " };
         let mut line = first.to_string();
         for (i, part) in text.split(between).enumerate() {
@@ -436,7 +485,7 @@ impl Paper {
         self.line(tone, &line);
     }
 
-    fn line(&mut self, tone: Tone, text: &str) {
+    pub(super) fn line(&mut self, tone: Tone, text: &str) {
         // what a file says must not steer the terminal
         let text: String = text.trim_end().chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         let code = match tone {

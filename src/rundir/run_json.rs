@@ -12,6 +12,7 @@ use crate::analysis::definitions::curve::{Over, Shape};
 use crate::analysis::definitions::goals::Answer;
 use crate::analysis::definitions::rules::GateState;
 use crate::goals::{RequestMetric, WindowFigure};
+use crate::rundir::disclosed::{Disclosed, Lengths};
 use crate::rundir::window::{Counters, Load};
 
 /// Its `schema`.
@@ -43,7 +44,7 @@ pub struct RunJson {
     pub curves: Vec<Curve>,
     /// What holds for the campaign as a whole.
     pub verdicts: Vec<RunVerdict>,
-    /// What must stand in every title: `LOOPBACK`, `ONE USER ONLY`, `ONE LOAD ONLY`.
+    /// What must stand in every title, see [`crate::analysis::definitions::labels`].
     pub labels: Vec<String>,
     /// Definition id of each metric and column.
     pub definitions: BTreeMap<String, BTreeMap<String, String>>,
@@ -156,6 +157,10 @@ pub struct Window {
     pub goals: Option<GoalsMet>,
     /// SHA-256 of the realised trace.
     pub trace_hash: String,
+    /// Realised lengths by class, beside those asked for.
+    pub lengths: Lengths,
+    /// What the rows say for the fifteen boxes.
+    pub disclosed: Disclosed,
 }
 
 /// A window against its goals.

@@ -19,7 +19,9 @@ fn publish(specimen: &mut Specimen, dir: &Path) {
 fn derive(dir: &Path) {
     let run = summarise(dir).unwrap();
     fs::write(dir.join("run.json"), to_json(&run).unwrap()).unwrap();
-    fs::write(dir.join("report.md"), markdown::of_directory(dir, &run).unwrap()).unwrap();
+    let disclosed = Disclosed::of_run(dir, &run, None).unwrap();
+    fs::write(dir.join("boxes.json"), disclosed.boxes.to_json().unwrap()).unwrap();
+    fs::write(dir.join("report.md"), markdown::render(&run, &disclosed)).unwrap();
 }
 
 fn change(dir: &Path, file: &str, from: &str, to: &str) {
@@ -114,6 +116,30 @@ fn goals_are_judged_from_the_rows() {
     assert!(found.contains("goals.request.met: stored 28, recomputed 27"), "{found}");
 }
 
+#[test]
+fn a_changed_box_or_label_is_found() {
+    let found = fails_with("boxes.json", "60 rows in a hash chain", "61 rows in a hash chain");
+    assert!(
+        found.starts_with("boxes.json:") && found.contains(": boxes[2].sentence: stored \"requests.jsonl"),
+        "{found}"
+    );
+    let found = fails_with("boxes.json", "\"status\": \"empty\"", "\"status\": \"measured\"");
+    assert!(found.contains(".status: stored \"measured\", recomputed \"empty\""), "{found}");
+    let found = fails_with("run.json", "\"UNIFORM LENGTHS\"", "\"MIXED LENGTHS\"");
+    assert!(found.contains("labels[3]: stored \"MIXED LENGTHS\", recomputed \"UNIFORM LENGTHS\""), "{found}");
+    let found = fails_with("run.json", "\"answer_later\": 0", "\"answer_later\": 1");
+    assert!(found.contains("disclosed.timed.answer_later: stored 1, recomputed 0"), "{found}");
+    let found = fails_with("run.json", "\"p90\": 20.0", "\"p90\": 21.0");
+    assert!(found.contains("lengths.short.asked_prompt.p90: stored 21.0, recomputed 20.0"), "{found}");
+    let found =
+        fails_with("report.md", "| 15 | Only the lucky runs? | EMPTY", "| 15 | Only the lucky runs? | measured");
+    assert!(found.starts_with("report.md:"), "{found}");
+    let dir = tempfile::tempdir().unwrap();
+    publish(&mut Specimen::two_windows(), dir.path());
+    fs::remove_file(dir.path().join("boxes.json")).unwrap();
+    assert!(verify(dir.path()).unwrap_err().to_string().starts_with("boxes.json: cannot be read"));
+}
+
 /// Files that no figure of run.json is made of.
 #[test]
 fn a_changed_file_is_named() {
@@ -201,7 +227,8 @@ fn the_last_h_of_a_window_is_checked() {
 
 #[test]
 fn lost_files_lines_and_ends_are_named() {
-    for file in ["plan.json", "requests.jsonl", "windows.jsonl", "health.jsonl", "run.json", "report.md"] {
+    for file in ["plan.json", "requests.jsonl", "windows.jsonl", "health.jsonl", "run.json", "boxes.json", "report.md"]
+    {
         let dir = tempfile::tempdir().unwrap();
         publish(&mut Specimen::two_windows(), dir.path());
         let text = fs::read(dir.path().join(file)).unwrap();
@@ -257,9 +284,11 @@ fn the_verifier_shares_no_code_with_the_writer() {
         include_str!("calibrated.rs"),
         include_str!("client.rs"),
         include_str!("curves.rs"),
+        include_str!("disclosed.rs"),
         include_str!("distributions.rs"),
         include_str!("document.rs"),
         include_str!("gates.rs"),
+        include_str!("labels.rs"),
         include_str!("raw.rs"),
         include_str!("window.rs"),
     ];
@@ -267,6 +296,8 @@ fn the_verifier_shares_no_code_with_the_writer() {
         "crate::analysis::definitions",
         "crate::analysis::percentiles",
         "crate::analysis::statistics",
+        // derived from what was recomputed, like the report
+        "crate::disclosure::directory",
         "crate::rundir::row",
         "crate::rundir::chain",
         "crate::report::markdown",
@@ -323,6 +354,9 @@ fn disturbed(trace_id: u64, opened: u64, drop: u64, mood: Mood, dice: &mut Dice)
     row.completion_tokens = Some(dice.roll(9)).filter(|_| !dice.one_in(8));
     row.cached_tokens = Some(dice.roll(9)).filter(|_| dice.one_in(4));
     row.empty_events = dice.roll(3) as u32;
+    row.prompt_tokens = Some(20 + row.due % (1 + row.due % 90)).filter(|_| row.due % 11 > 0);
+    row.nonce = format!("n{}", row.due % 50);
+    row.first_answer = row.last_token.filter(|_| row.due.is_multiple_of(7)).or(row.first_answer);
     row.flags = ["reopened", "keepalive=3", "no_done"].iter().filter(|_| dice.one_in(5)).map(|f| (*f).into()).collect();
     row.finish_reason = Some("stop".into()).filter(|_| !dice.one_in(6));
     match dice.roll(40) {
@@ -567,9 +601,7 @@ fn two_million_events() {
         *rows = (0..2_000).map(long).collect();
     }
     specimen.write(dir.path());
-    let run = summarise(dir.path()).unwrap();
+    derive(dir.path());
     println!("summarised");
-    fs::write(dir.path().join("run.json"), to_json(&run).unwrap()).unwrap();
-    fs::write(dir.path().join("report.md"), markdown::of_directory(dir.path(), &run).unwrap()).unwrap();
     verify(dir.path()).unwrap();
 }

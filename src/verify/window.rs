@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::calibrated;
 use super::client::Samples;
+use super::disclosed;
 use super::distributions::{Forbidden, Metric, distribution};
 use super::gates::{self, Evidence};
 use super::goals::Judged;
@@ -129,6 +130,8 @@ impl Recount<'_> {
             "interrupted": self.line["interrupted"],
             "goals": goals,
             "trace_hash": self.line["trace_hash"],
+            "lengths": disclosed::lengths(&self.kept),
+            "disclosed": disclosed::facts(&self.sent, forbidden.gross, forbidden.net),
         })
     }
 

@@ -77,7 +77,7 @@ impl Place {
         text.lines().map(open).collect()
     }
 
-    fn verify(&self) -> Done {
+    pub fn verify(&self) -> Done {
         tarebench(&["verify", self.out()])
     }
 

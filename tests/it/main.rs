@@ -6,6 +6,7 @@ mod canary;
 mod cases;
 mod command_line;
 mod compare;
+mod disclosure;
 mod envelope;
 mod foreign_server;
 mod house_rules;

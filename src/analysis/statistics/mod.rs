@@ -6,3 +6,4 @@ pub mod holm;
 pub mod order_interval;
 pub mod permutation;
 pub mod proportion;
+pub mod token_counts;

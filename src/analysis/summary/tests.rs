@@ -2,6 +2,7 @@ use super::*;
 use crate::analysis::specimen::{MS, Specimen, US, failed, request, sample, window};
 use crate::rundir::row::{Outcome, Phase, Row};
 use crate::rundir::run_json::InFlight;
+use crate::rundir::window::LoadModel;
 
 fn summary_of(mut specimen: Specimen) -> RunJson {
     let dir = tempfile::tempdir().unwrap();
@@ -23,7 +24,7 @@ fn kinds(window: &Window) -> Vec<(String, String, VerdictKind)> {
 fn counts_of_two_windows() {
     let run = summary_of(Specimen::two_windows());
     assert!(run.complete);
-    assert_eq!(run.labels, ["LOOPBACK", "ONE USER ONLY", "ONE LOAD ONLY"]);
+    assert_eq!(run.labels, ["LOOPBACK", "ONE USER ONLY", "ONE LOAD ONLY", "UNIFORM LENGTHS", "SHORT"]);
     let r = &run.cells[0].windows[1].requests;
     assert_eq!((r.due, r.sent, r.dropped, r.kept, r.ok, r.failed), (30, 30, 2, 28, 27, 1));
     assert_eq!(r.by_error.get("transport"), Some(&1));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::calibrated::Calibration;
 use super::columns::{self, Print, Spread, Withheld};
+use super::disclosed::DisclosedTally;
 use super::fitness::{self, Signals};
 use super::goals::{self, Keeping};
 use super::ledger::Ledger;
@@ -40,6 +41,7 @@ pub(super) struct WindowTally<'a> {
     work: Work,
     latency: Latency,
     ledger: Ledger,
+    disclosed: DisclosedTally,
     client_failures: u64,
     keeping: Keeping,
     /// Known or lower bounds of ttft and e2e of requests that timed out or were censored.
@@ -133,6 +135,7 @@ impl<'a> WindowTally<'a> {
             work: Work::default(),
             latency: Latency::default(),
             ledger: Ledger::default(),
+            disclosed: DisclosedTally::default(),
             client_failures: 0,
             keeping: Keeping::default(),
             incomplete: Incomplete::default(),
@@ -191,6 +194,7 @@ impl<'a> WindowTally<'a> {
         self.attempts += row.submit.map_or(0, |_| 1 + u64::from(row.retries));
         let in_flight = load::in_flight(row, self.bounds.closed);
         self.ledger.take(row);
+        self.disclosed.take(row);
         let schedule = &mut self.schedule;
         schedule.on_wire.extend(row.wire_out.map(|wire| (row.due, wire)));
         schedule.submits.extend(row.submit);
@@ -318,6 +322,7 @@ impl<'a> WindowTally<'a> {
         });
         let ok = self.requests.ok;
         verdicts.extend(context.model.as_deref().and_then(|asked| other_model(&self.model_echoes, ok, asked)));
+        let (disclosed, lengths) = self.disclosed.finish(withheld.gross, withheld.net);
         Ok(Window {
             window: bounds.window,
             duration_s: seconds(bounds.closed.saturating_sub(bounds.opened)),
@@ -342,6 +347,8 @@ impl<'a> WindowTally<'a> {
             interrupted: bounds.interrupted,
             goals,
             trace_hash: bounds.trace_hash.clone(),
+            lengths,
+            disclosed,
             requests: self.requests,
         })
     }

@@ -1,0 +1,152 @@
+//! What the rows of a window say for the fifteen boxes, gathered while they go by.
+
+use std::collections::BTreeMap;
+
+use crate::analysis::definitions::{self, millis, seconds};
+use crate::analysis::percentiles;
+use crate::analysis::statistics::token_counts::{TokenCounts, variation};
+use crate::rundir::disclosed::{Cached, ClassLengths, Disclosed, Dropped, FirstSent, Lengths, Timed};
+use crate::rundir::row::{Outcome, Phase, Row, StampSource};
+
+/// Facts for the boxes, while rows are read.
+#[derive(Default)]
+pub(super) struct DisclosedTally {
+    stamped: [u64; 2],
+    timed: Timed,
+    dropped: Dropped,
+    dropped_ttft: Vec<i64>,
+    first_sent: Option<(u64, FirstSent)>,
+    first_cold: Option<(u64, FirstSent)>,
+    nonces: Vec<String>,
+    cached: Cached,
+    classes: BTreeMap<String, ClassTally>,
+}
+
+/// Lengths of one class.
+#[derive(Default)]
+struct ClassTally {
+    requests: u64,
+    asked_prompt: Vec<u64>,
+    prompt: Vec<u64>,
+    asked_output: Vec<u64>,
+    output: Vec<u64>,
+}
+
+impl DisclosedTally {
+    /// Takes a row that was sent.
+    pub(super) fn take(&mut self, row: &Row) {
+        self.nonces.push(row.nonce.clone());
+        let ttft = definitions::ttft(row);
+        if let Some(submit) = row.submit {
+            let first = FirstSent {
+                trace_id: row.trace_id,
+                sent_s: seconds(submit),
+                dropped: row.phase == Phase::Warmup,
+                outcome: row.outcome,
+                connect_ms: definitions::tcp(row).map(millis),
+                ttft_gross_ms: ttft.gross.map(millis),
+                ttft_net_ms: ttft.net.map(|net| millis(net.at)),
+            };
+            earlier(&mut self.first_sent, submit, first);
+            if !row.conn_reused {
+                earlier(&mut self.first_cold, submit, first);
+            }
+        }
+        match row.phase {
+            Phase::Warmup => self.dropped(row, ttft.gross),
+            Phase::Measured => self.kept(row, ttft.gross),
+        }
+    }
+
+    fn dropped(&mut self, row: &Row, ttft: Option<i64>) {
+        let (dropped, id) = (&mut self.dropped, row.trace_id);
+        dropped.first_id = Some(dropped.first_id.map_or(id, |first| first.min(id)));
+        dropped.last_id = Some(dropped.last_id.map_or(id, |last| last.max(id)));
+        if row.outcome == Outcome::Ok {
+            dropped.ok += 1;
+            self.dropped_ttft.extend(ttft);
+        }
+    }
+
+    fn kept(&mut self, row: &Row, ttft: Option<i64>) {
+        self.stamped[usize::from(row.stamps == StampSource::User)] += 1;
+        if let Some(tokens) = row.cached_tokens {
+            self.cached.reported += 1;
+            self.cached.hit += u64::from(tokens > 0);
+            add(&mut self.cached.tokens, Some(tokens));
+            add(&mut self.cached.prompt_tokens, row.prompt_tokens);
+        }
+        let class = self.classes.entry(row.class.clone()).or_default();
+        class.requests += 1;
+        class.asked_prompt.push(row.asked_prompt_tokens);
+        class.prompt.extend(row.prompt_tokens);
+        class.asked_output.push(row.asked_output_tokens);
+        if row.outcome == Outcome::Ok {
+            class.output.extend(row.completion_tokens);
+            let timed = &mut self.timed;
+            timed.first_token += u64::from(ttft.is_some());
+            timed.first_answer += u64::from(definitions::ttfo(row).gross.is_some());
+            timed.answer_later += u64::from(definitions::ttfo(row).gross > ttft && ttft.is_some());
+            timed.last_token += u64::from(definitions::e2e(row).gross.is_some());
+        }
+    }
+
+    /// The facts, less what the window's gates withhold of gross and net.
+    pub(super) fn finish(mut self, no_gross: bool, no_net: bool) -> (Disclosed, Lengths) {
+        let warm_up = percentiles::figures(&mut self.dropped_ttft).filter(|_| !no_gross);
+        self.dropped.ttft_gross_p50_ms = warm_up.and_then(|f| f.percentiles_ms[0]);
+        self.dropped.ttft_gross_max_ms = warm_up.map(|f| f.max_ms);
+        let seen = |first: Option<(u64, FirstSent)>| {
+            first.map(|(_, first)| FirstSent {
+                ttft_gross_ms: first.ttft_gross_ms.filter(|_| !no_gross),
+                ttft_net_ms: first.ttft_net_ms.filter(|_| !no_net),
+                ..first
+            })
+        };
+        let all = |of: fn(&ClassTally) -> &Vec<u64>| self.classes.values().flat_map(of).copied().collect::<Vec<u64>>();
+        let disclosed = Disclosed {
+            kernel_stamped: self.stamped[0],
+            user_stamped: self.stamped[1],
+            timed: self.timed,
+            dropped: self.dropped,
+            first_sent: seen(self.first_sent),
+            first_cold: seen(self.first_cold),
+            shared_beginnings: shared(self.nonces),
+            cached: self.cached,
+            prompt_variation: variation(&mut all(|c| &c.prompt)),
+            asked_prompt_variation: variation(&mut all(|c| &c.asked_prompt)),
+        };
+        let lengths = self.classes.into_iter().map(|(name, class)| (name, class.finish())).collect();
+        (disclosed, lengths)
+    }
+}
+
+impl ClassTally {
+    fn finish(mut self) -> ClassLengths {
+        ClassLengths {
+            requests: self.requests,
+            asked_prompt: TokenCounts::of(&mut self.asked_prompt),
+            prompt: TokenCounts::of(&mut self.prompt),
+            asked_output: TokenCounts::of(&mut self.asked_output),
+            output: TokenCounts::of(&mut self.output),
+        }
+    }
+}
+
+fn earlier(known: &mut Option<(u64, FirstSent)>, submit: u64, found: FirstSent) {
+    if known.is_none_or(|(at, first)| (submit, found.trace_id) < (at, first.trace_id)) {
+        *known = Some((submit, found));
+    }
+}
+
+/// How many share their value with another.
+fn shared(mut values: Vec<String>) -> u64 {
+    values.sort_unstable();
+    values.chunk_by(|a, b| a == b).filter(|same| same.len() > 1).map(|same| same.len() as u64).sum()
+}
+
+fn add(sum: &mut Option<u64>, tokens: Option<u64>) {
+    if let Some(tokens) = tokens {
+        *sum = Some(sum.unwrap_or(0).saturating_add(tokens));
+    }
+}

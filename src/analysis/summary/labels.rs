@@ -1,0 +1,68 @@
+//! The labels of a campaign, from its windows as they were measured.
+
+use serde_json::Value;
+
+use super::fitness;
+use crate::analysis::definitions::labels::{
+    CACHE_HELPED, CACHE_SHARE, CLIENT_LIMITED, FEW_KEPT, LOOPBACK, NOT_COMPLETE, ONE_LOAD, ONE_USER, OVERLOAD_GATE,
+    SHORT, SHORT_S, UNIFORM, UNIFORM_VARIATION,
+};
+use crate::analysis::definitions::share;
+use crate::rundir::run_json::{Cell, Window};
+
+/// In the order in which titles have them.
+pub(super) fn of(plan: &Value, cells: &[Cell], complete: bool) -> Vec<String> {
+    let windows: Vec<&Window> = cells.iter().flat_map(|cell| &cell.windows).collect();
+    let any = |holds: fn(&Window) -> bool| windows.iter().any(|w| holds(w));
+    let labels = [
+        (LOOPBACK, is_loopback(plan)),
+        (ONE_USER, windows.iter().map(|w| w.in_flight.max).max() == Some(1)),
+        (ONE_LOAD, one_load(cells)),
+        (UNIFORM, uniform(&windows)),
+        (SHORT, any(|w| w.duration_s < SHORT_S || w.requests.kept < FEW_KEPT)),
+        (CACHE_HELPED, cache_helped(&windows)),
+        (CLIENT_LIMITED, any(client_limited)),
+        (NOT_COMPLETE, !complete),
+    ];
+    labels.iter().filter(|(_, holds)| *holds).map(|(label, _)| (*label).to_string()).collect()
+}
+
+/// As the environment says, else by the host in `base_url`.
+fn is_loopback(plan: &Value) -> bool {
+    if let Some(said) = plan.pointer("/environment/loopback").and_then(Value::as_bool) {
+        return said;
+    }
+    let url = plan.get("base_url").and_then(Value::as_str).unwrap_or_default();
+    let host = url.split_once("://").map_or(url, |(_, rest)| rest);
+    ["127.", "localhost", "[::1]"].iter().any(|prefix| host.starts_with(prefix))
+}
+
+fn one_load(cells: &[Cell]) -> bool {
+    let answered = |cell: &&Cell| cell.windows.iter().any(|w| w.requests.ok > 0);
+    let mut loads: Vec<_> = cells.iter().filter(answered).map(|cell| &cell.load).collect();
+    loads.dedup();
+    loads.len() == 1 || (loads.is_empty() && cells.len() == 1)
+}
+
+fn uniform(windows: &[&Window]) -> bool {
+    let of = |w: &&Window| w.disclosed.prompt_variation.or(w.disclosed.asked_prompt_variation);
+    let known: Vec<f64> = windows.iter().filter_map(of).collect();
+    !known.is_empty() && known.iter().all(|cv| *cv < UNIFORM_VARIATION)
+}
+
+/// By the usage of the requests that reported it, or by the server's own counters.
+fn cache_helped(windows: &[&Window]) -> bool {
+    let sum = |of: &dyn Fn(&Window) -> Option<u64>| windows.iter().filter_map(|w| of(w)).fold(0, u64::saturating_add);
+    let told = share(sum(&|w| w.disclosed.cached.tokens), sum(&|w| w.disclosed.cached.prompt_tokens));
+    let server = |name: &str| -> f64 {
+        let count = |w: &&Window| serde_json::to_value(w).ok()?.pointer(&format!("/server/{name}"))?.as_f64();
+        windows.iter().filter_map(count).sum()
+    };
+    let (hits, queries) = (server("prefix_cache_hits"), server("prefix_cache_queries"));
+    told.is_some_and(|s| s >= CACHE_SHARE) || (queries > 0.0 && hits / queries >= CACHE_SHARE)
+}
+
+fn client_limited(window: &Window) -> bool {
+    let gates: Vec<_> = window.client.gates.iter().filter(|g| g.gate != OVERLOAD_GATE).cloned().collect();
+    fitness::voids(&gates, "gross")
+}

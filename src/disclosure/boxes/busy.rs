@@ -1,0 +1,157 @@
+//! Boxes 7 to 9: how busy the system was, and for how long.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::facts::{Place, Sheet, load, plural, range};
+use super::{Answer, Status};
+use crate::analysis::definitions::labels::SHORT_S;
+use crate::report::quantity::{count, latency, rate};
+use crate::rundir::run_json::{Cell, Window};
+use crate::rundir::window::LoadModel;
+
+/// Box 7.
+pub(super) fn one_user_or_a_crowd(sheet: &Sheet<'_>) -> Answer {
+    let places = sheet.places();
+    let most = places.iter().map(|p| p.window.in_flight.max).max().unwrap_or(0);
+    if most == 0 {
+        return Answer::empty("no request was in flight");
+    }
+    let models: Vec<&str> = sheet.run.cells.iter().map(|c| model(sheet, c)).collect();
+    let kind = match models.split_first() {
+        Some((first, rest)) if rest.iter().all(|m| m == first) => (*first).to_string(),
+        _ => "closed and open loop".to_string(),
+    };
+    let of_cell = |cell: &Cell| {
+        let means = cell.windows.iter().filter_map(|w| w.in_flight.mean);
+        let mean = range(means, |mean| rate(Some(mean))).unwrap_or_else(|| "-".into());
+        format!("{} at {}", mean, load(&cell.load))
+    };
+    let levels: Vec<String> = sheet.run.cells.iter().map(of_cell).collect();
+    let crowd = match most {
+        1 => "one user only: never more than 1 request".to_string(),
+        n => format!("at most {} at the same time", count(n)),
+    };
+    let cells: Vec<Value> = sheet
+        .run
+        .cells
+        .iter()
+        .map(|c| json!({"cell": c.cell, "load": c.load, "in_flight": c.windows.iter().map(|w| w.in_flight).collect::<Vec<_>>()}))
+        .collect();
+    let measured = format!("{kind}; requests in flight as measured, mean of each window: {}", levels.join(", "));
+    Answer::new(Status::Measured, [measured, crowd], json!({"most": most, "cells": cells}))
+}
+
+fn model<'a>(sheet: &'a Sheet<'_>, cell: &Cell) -> &'a str {
+    if cell.load.model == LoadModel::Closed {
+        return "closed loop";
+    }
+    match sheet.plan["cells"][cell.cell as usize]["arrivals"].as_str() {
+        Some("poisson") => "open loop, Poisson arrivals",
+        Some("gamma") => "open loop, gamma arrivals",
+        Some("even") => "open loop, even arrivals",
+        Some("at_once") => "open loop, all at once",
+        _ if cell.load.model == LoadModel::Trace => "captured trace",
+        _ => "open loop",
+    }
+}
+
+/// Box 8: only loads at which something was answered count.
+pub(super) fn only_the_easy_load(sheet: &Sheet<'_>) -> Answer {
+    let answered = |cell: &&Cell| cell.windows.iter().any(|w| w.requests.ok > 0);
+    let mut shown: Vec<&Cell> = Vec::new();
+    for cell in sheet.run.cells.iter().filter(answered) {
+        if shown.iter().all(|known| known.load != cell.load) {
+            shown.push(cell);
+        }
+    }
+    let many = match shown.len() {
+        0 => return Answer::empty("nothing was answered at any load"),
+        1 => "one load only".to_string(),
+        2 => "2 loads only".to_string(),
+        n => format!("{n} loads side by side"),
+    };
+    let of_cell = |cell: &&Cell| {
+        let p50 = |w: &Window| w.metrics.ttft.gross.as_ref()?.p50_ms.or(w.metrics.ttft.net.as_ref()?.p50_ms);
+        let p50 = range(cell.windows.iter().filter_map(p50), latency);
+        let e2e = range(cell.windows.iter().filter_map(|w| w.metrics.e2e.gross.as_ref()?.p50_ms), latency);
+        match (p50, e2e) {
+            (Some(p50), _) => format!("{} (ttft p50 {p50})", load(&cell.load)),
+            (None, Some(e2e)) => format!("{} (e2e p50 {e2e})", load(&cell.load)),
+            (None, None) => format!("{} (latency withheld)", load(&cell.load)),
+        }
+    };
+    let list: Vec<String> = shown.iter().map(of_cell).collect();
+    let silent = sheet.run.cells.len() - sheet.run.cells.iter().filter(answered).count();
+    let silent = match silent {
+        0 => String::new(),
+        n => format!("at {} nothing was answered", plural(n as u64, "load")),
+    };
+    let loads: Vec<_> = shown.iter().map(|c| &c.load).collect();
+    Answer::new(
+        Status::Measured,
+        [format!("{many}: {}", list.join(", ")), silent],
+        json!({"loads": loads, "enough": shown.len() >= 3}),
+    )
+}
+
+/// Box 9, which the seed's list lacks.
+pub(super) fn how_long(sheet: &Sheet<'_>) -> Answer {
+    let places = sheet.places();
+    if places.is_empty() {
+        return Answer::empty("no window was closed");
+    }
+    let seconds = |s: f64| format!("{s:.1} s");
+    let lengths = || places.iter().map(|p| p.window.duration_s);
+    let span = range(lengths(), seconds).unwrap_or_default();
+    let total: f64 = lengths().sum();
+    let cut = places.iter().filter(|p| p.window.interrupted).count();
+    let cut = if cut > 0 { format!(", {cut} of them cut short") } else { String::new() };
+    let duration = format!("{} of {span}{cut}, {total:.1} s in all", plural(places.len() as u64, "window"));
+    let below = lengths().filter(|s| *s < SHORT_S).count();
+    let short = match below {
+        0 => String::new(),
+        n if n == places.len() => format!("all below {SHORT_S:.0} s: what comes after minutes is not seen"),
+        n => format!("{n} of them below {SHORT_S:.0} s"),
+    };
+    let mut verdicts: BTreeMap<String, u64> = BTreeMap::new();
+    places.iter().filter_map(drift).for_each(|words| *verdicts.entry(words).or_default() += 1);
+    let stability = match verdicts.is_empty() {
+        true => "stability was not judged".to_string(),
+        false => {
+            let list: Vec<String> =
+                verdicts.iter().map(|(words, n)| format!("{words} ({})", plural(*n, "window"))).collect();
+            format!("drift of ttft: {}", list.join(", "))
+        }
+    };
+    let ratios = places.iter().filter_map(|p| first(p.json, &THIRDS)?.as_f64());
+    let thirds = range(ratios, |r| format!("{r:.2}"))
+        .map_or_else(String::new, |r| format!("last third over first third of each window, median ttft: {r}"));
+    let values = json!({
+        "seconds": lengths().collect::<Vec<_>>(), "total_s": total, "below_120_s": below, "drift": verdicts,
+        "thirds_ratio": places.iter().map(|p| first(p.json, &THIRDS)).collect::<Vec<_>>(),
+    });
+    Answer::new(Status::Measured, [duration, short, stability, thirds], values)
+}
+
+/// Where a window may keep its verdict on drift, and the ratio of its thirds.
+const DRIFT: [&str; 6] = [
+    "/steady/ttft/drift/verdict",
+    "/steady/ttft/drift",
+    "/steady/drift/ttft/verdict",
+    "/steady/drift/verdict",
+    "/steady/drift",
+    "/steady/verdict",
+];
+const THIRDS: [&str; 4] =
+    ["/steady/ttft/thirds/ratio", "/steady/thirds/ttft/ratio", "/steady/thirds/ratio", "/steady/thirds_ratio"];
+
+fn drift(place: &Place<'_>) -> Option<String> {
+    let found = DRIFT.iter().filter_map(|path| place.json.pointer(path)?.as_str()).next()?;
+    Some(found.replace('_', " "))
+}
+
+fn first<'a>(window: &'a Value, paths: &[&str]) -> Option<&'a Value> {
+    paths.iter().filter_map(|path| window.pointer(path)).find(|v| v.is_number())
+}

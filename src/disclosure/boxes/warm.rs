@@ -1,0 +1,187 @@
+//! Boxes 4 to 6: was it warm. What was slow at first is told, never silently left out.
+
+use serde_json::{Value, json};
+
+use super::facts::{Place, Sheet, load, plural, range, scalar};
+use super::{Answer, Status};
+use crate::analysis::definitions::{share, wording};
+use crate::report::quantity::{count, latency};
+use crate::rundir::disclosed::FirstSent;
+use crate::rundir::row::Outcome;
+use crate::rundir::run_json::Window;
+
+/// A first call is slow when it took more than so many kept medians.
+const SLOW: f64 = 2.0;
+
+fn kept_median(window: &Window) -> Option<f64> {
+    window.metrics.ttft.gross.as_ref()?.p50_ms
+}
+
+/// Box 4.
+pub(super) fn slow_first_calls(sheet: &Sheet<'_>) -> Answer {
+    let places = sheet.places();
+    if sheet.sum(|w| w.requests.sent) == 0 {
+        return Answer::empty("no request was sent");
+    }
+    let medians = range(places.iter().filter_map(|p| kept_median(p.window)), latency);
+    let kept = medians.unwrap_or_else(|| "not known or withheld".to_string());
+    let dropped = sheet.sum(|w| w.requests.dropped);
+    let of = |p: &Place<'_>| p.window.disclosed.dropped;
+    let ids: Vec<(u64, u64)> = places.iter().filter_map(|p| of(p).first_id.zip(of(p).last_id)).collect();
+    let values = json!({
+        "dropped": dropped,
+        "first_id": ids.iter().map(|i| i.0).min(), "last_id": ids.iter().map(|i| i.1).max(),
+        "dropped_ttft_gross_p50_ms": places.iter().map(|p| of(p).ttft_gross_p50_ms).collect::<Vec<_>>(),
+        "dropped_ttft_gross_max_ms": places.iter().map(|p| of(p).ttft_gross_max_ms).collect::<Vec<_>>(),
+        "kept_ttft_gross_p50_ms": places.iter().map(|p| kept_median(p.window)).collect::<Vec<_>>(),
+    });
+    if let (Some(first), Some(last)) = (ids.iter().map(|i| i.0).min(), ids.iter().map(|i| i.1).max()) {
+        let which = format!(
+            "trace ids {first} to {last} were dropped in {} ({}), by id and not by speed; their rows are kept",
+            if ids.len() == 1 { "the window".to_string() } else { format!("each of {} windows", ids.len()) },
+            plural(dropped, "request"),
+        );
+        let slowest = places.iter().filter_map(|p| Some((of(p).ttft_gross_max_ms?, p)));
+        let slowest = slowest.max_by(|a, b| a.0.total_cmp(&b.0));
+        let slow = match (range(places.iter().filter_map(|p| of(p).ttft_gross_p50_ms), latency), slowest) {
+            (Some(p50), Some((ms, p))) => format!(
+                "their ttft gross: medians {p50}, slowest {} (at {}), against medians of the kept of {kept}",
+                latency(ms),
+                load(&p.cell.load),
+            ),
+            _ => format!("their ttft is not known or withheld; medians of the kept: {kept}"),
+        };
+        return Answer::new(Status::Measured, [which, slow], values);
+    }
+    // nothing was dropped: how much of what is slow at first is in the figures?
+    let slow = |p: &Place<'_>| {
+        let median = kept_median(p.window)?;
+        let first = p.window.first_requests.iter().filter_map(|r| r.ttft_gross_ms);
+        Some(first.filter(|ms| *ms > SLOW * median).count() as u64)
+    };
+    let slow: u64 = places.iter().filter_map(slow).sum();
+    let first: u64 = places.iter().map(|p| p.window.first_requests.len() as u64).sum();
+    let told = format!(
+        "{} of the {} (the first ten ids of each window) took more than {SLOW:.0} times the median of ttft gross ({kept})",
+        count(slow),
+        plural(first, "first call"),
+    );
+    Answer::new(
+        Status::Measured,
+        ["nothing was dropped: slow first calls are in the figures".to_string(), told],
+        values,
+    )
+}
+
+/// Box 5. Absent is not 0.
+pub(super) fn cache(sheet: &Sheet<'_>) -> Answer {
+    let (sent, kept) = (sheet.sum(|w| w.requests.sent), sheet.sum(|w| w.requests.kept));
+    if sent == 0 {
+        return Answer::empty("no request was sent");
+    }
+    let shared = sheet.sum(|w| w.disclosed.shared_beginnings);
+    let beginnings = match shared {
+        0 => format!("each of {} begins with a nonce that no other of its window has", plural(sent, "prompt")),
+        n => format!("{} of {} begin as another one of their window does", count(n), plural(sent, "prompt")),
+    };
+    let [reported, hit] = [sheet.sum(|w| w.disclosed.cached.reported), sheet.sum(|w| w.disclosed.cached.hit)];
+    let tokens = sheet.sum(|w| w.disclosed.cached.tokens.unwrap_or(0));
+    let prompt = sheet.sum(|w| w.disclosed.cached.prompt_tokens.unwrap_or(0));
+    let cached_share = share(tokens, prompt);
+    let usage = match reported {
+        0 => format!("no reply of {} told cached_tokens, which does not mean 0", count(kept)),
+        n => format!(
+            "cached_tokens told on {} of {} replies: {} of {} prompt tokens ({}), more than 0 on {}",
+            count(n),
+            count(kept),
+            count(tokens),
+            count(prompt),
+            cached_share.map_or_else(|| "-".to_string(), wording::percent),
+            plural(hit, "request"),
+        ),
+    };
+    let server = |name: &str| {
+        let of = |p: &Place<'_>| p.json["server"][name].as_f64();
+        sheet.places().iter().filter_map(of).reduce(|a, b| a + b)
+    };
+    let (hits, queries) = (server("prefix_cache_hits"), server("prefix_cache_queries"));
+    let counters = match (hits, queries) {
+        (Some(hits), Some(queries)) if queries > 0.0 => format!(
+            "by the server's own counters {hits:.0} of {queries:.0} asked tokens were in its prefix cache ({})",
+            wording::percent(hits / queries)
+        ),
+        (Some(hits), _) if hits > 0.0 => {
+            format!("by the server's own counters its prefix cache was hit {hits:.0} times")
+        }
+        (Some(_), Some(_)) => "by its own counters the server's prefix cache was not asked".to_string(),
+        _ => String::new(),
+    };
+    let status = match (reported > 0 || hits.is_some(), sheet.said("cache")) {
+        (true, _) => Status::Measured,
+        (false, Some(_)) => Status::Declared,
+        (false, None) => Status::NotVerifiable,
+    };
+    let cannot = match status {
+        Status::NotVerifiable => "whether a cache helped cannot be told from here".to_string(),
+        _ => String::new(),
+    };
+    let values = json!({
+        "shared_beginnings": shared, "sent": sent, "kept": kept, "reported": reported, "hit": hit,
+        "cached_tokens": (reported > 0).then_some(tokens), "prompt_tokens": (reported > 0).then_some(prompt),
+        "cached_share": cached_share, "server_hits": hits, "server_queries": queries,
+    });
+    Answer::new(status, [beginnings, usage, counters, cannot], values)
+}
+
+/// Box 6.
+pub(super) fn first_hit(sheet: &Sheet<'_>) -> Answer {
+    let earliest = |of: &dyn Fn(&Window) -> Option<FirstSent>| {
+        let found = sheet.places().into_iter().filter_map(|p| Some((of(p.window)?, p)));
+        found
+            .min_by(|a, b| a.0.sent_s.total_cmp(&b.0.sent_s).then(a.0.trace_id.cmp(&b.0.trace_id)))
+            .map(|(first, p)| (first, load(&p.cell.load), kept_median(p.window)))
+    };
+    let Some((first, at, median)) = earliest(&|w| w.disclosed.first_sent) else {
+        return Answer::empty("no request was sent");
+    };
+    let times = |ms: Option<f64>, median: Option<f64>| ms.zip(median).filter(|m| m.1 > 0.0).map(|(ms, m)| ms / m);
+    let ratio = times(first.ttft_gross_ms, median);
+    let beside = ratio.map_or_else(String::new, |r| format!(", {r:.1} times the median of the kept in its window"));
+    let hidden = if first.dropped { "dropped as warm-up, its row kept" } else { "kept in the figures" };
+    let told =
+        format!("the first request of all (id {}, {at}, {hidden}): {}{beside}", first.trace_id, time_of(&first),);
+    let cold = earliest(&|w| w.disclosed.first_cold);
+    let connection = match &cold {
+        None => "none opened a connection".to_string(),
+        Some((cold, at, _)) => {
+            let same = cold.trace_id == first.trace_id && cold.sent_s == first.sent_s;
+            let connect = cold.connect_ms.map_or_else(String::new, |ms| format!(" (TCP handshake {})", latency(ms)));
+            match same {
+                true => format!("it was also the first on a new connection{connect}"),
+                false => {
+                    format!("the first on a new connection{connect} was id {}, {at}: {}", cold.trace_id, time_of(cold))
+                }
+            }
+        }
+    };
+    let started = scalar(sheet.environment("/server/started_at"));
+    let server = match (&started, sheet.said("restarted")) {
+        (Some(at), _) => format!("the server says that it runs since {at}"),
+        (None, Some(_)) => String::new(),
+        (None, None) => "since when the server runs is not known".to_string(),
+    };
+    let values = json!({
+        "first": first, "first_over_median": ratio, "first_cold": cold.as_ref().map(|c| c.0),
+        "server_started_at": sheet.environment("/server/started_at"), "restarted": sheet.said("restarted").map(Value::from),
+    });
+    Answer::new(Status::Measured, [told, connection, server], values)
+}
+
+fn time_of(first: &FirstSent) -> String {
+    match (first.outcome, first.ttft_gross_ms) {
+        (Outcome::Failed, _) => "it failed".to_string(),
+        (Outcome::Censored, _) => "it was cut off".to_string(),
+        (_, Some(ms)) => format!("ttft {} gross", latency(ms)),
+        (_, None) => "its ttft is not known or withheld".to_string(),
+    }
+}

@@ -1,0 +1,133 @@
+//! The boxes of a run directory: what they need of its files, read once.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+
+use super::boxes::{Boxes, Facts, Fault, fill};
+use crate::analysis::summary::{SummaryError, summarise};
+use crate::rundir::run_json::RunJson;
+use crate::workload::hex;
+
+/// Files of a run directory whose digests are published, those that exist; `boxes.json` and the reports are made of
+/// them.
+pub const DIGESTED: [&str; 12] = [
+    "plan.json",
+    "requests.jsonl",
+    "windows.jsonl",
+    "health.jsonl",
+    "server-metrics.jsonl",
+    "ledger.jsonl",
+    "truth.jsonl",
+    "canary.jsonl",
+    "canary-truth.jsonl",
+    "run.json",
+    "closure.json",
+    "canary.json",
+];
+
+/// What a report of a run is made of.
+#[derive(Clone, Debug)]
+pub struct Disclosed {
+    /// `plan.json`.
+    pub plan: Value,
+    /// Digests of [`DIGESTED`].
+    pub digests: Vec<(&'static str, String)>,
+    /// The boxes.
+    pub boxes: Boxes,
+}
+
+/// Why a directory cannot be disclosed at all.
+#[derive(Debug, Error)]
+pub enum NotDisclosed {
+    /// A file that cannot be read.
+    #[error("{file}: {source}; is this a run directory?")]
+    Unreadable {
+        /// Which.
+        file: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// Neither the raw files nor `run.json` give figures.
+    #[error("{raw}; nor does run.json serve instead: {stored}")]
+    NoFigures {
+        /// What is wrong with the raw files.
+        raw: SummaryError,
+        /// What is wrong with `run.json`.
+        stored: String,
+    },
+}
+
+impl Disclosed {
+    /// Reads what the boxes of `run` need. `fault` is what is wrong with the raw files.
+    ///
+    /// # Errors
+    /// A file that is there but cannot be read, a plan that is none.
+    pub fn of_run(dir: &Path, run: &RunJson, fault: Option<&Fault>) -> Result<Disclosed, NotDisclosed> {
+        let unreadable = |file: &'static str| move |source: io::Error| NotDisclosed::Unreadable { file, source };
+        let plan = std::fs::read_to_string(dir.join("plan.json")).map_err(unreadable("plan.json"))?;
+        let plan: Value = serde_json::from_str(&plan).map_err(|e| unreadable("plan.json")(e.into()))?;
+        let mut digests = Vec::new();
+        for file in DIGESTED {
+            match File::open(dir.join(file)) {
+                Ok(open) => digests.push((file, sha256(open).map_err(unreadable(file))?)),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(unreadable(file)(e)),
+            }
+        }
+        let ledger = ledger(dir).map_err(unreadable("ledger.jsonl"))?;
+        let facts = Facts { run, plan: &plan, ledger: ledger.as_deref(), digests: &digests, fault };
+        let boxes = fill(&facts);
+        Ok(Disclosed { plan, digests, boxes })
+    }
+
+    /// The same of a directory, with its run: from the raw files; where they do not give figures, from `run.json`, and
+    /// the boxes say what is wrong.
+    ///
+    /// # Errors
+    /// [`NotDisclosed`].
+    pub fn of_directory(dir: &Path) -> Result<(RunJson, Disclosed), NotDisclosed> {
+        let (run, fault) = match summarise(dir) {
+            Ok(run) => (run, None),
+            Err(raw) => {
+                let fault = match &raw {
+                    SummaryError::Counts { .. } => Fault::Counts(raw.to_string()),
+                    _ => Fault::Records(raw.to_string()),
+                };
+                let stored = std::fs::read_to_string(dir.join("run.json")).map_err(|e| e.to_string());
+                let stored = stored.and_then(|text| serde_json::from_str(&text).map_err(|e| e.to_string()));
+                match stored {
+                    Ok(run) => (run, Some(fault)),
+                    Err(stored) => return Err(NotDisclosed::NoFigures { raw, stored }),
+                }
+            }
+        };
+        let disclosed = Disclosed::of_run(dir, &run, fault.as_ref())?;
+        Ok((run, disclosed))
+    }
+}
+
+/// Lines of the run's own ledger that are whole; None where there is no such file.
+fn ledger(dir: &Path) -> io::Result<Option<Vec<Value>>> {
+    match std::fs::read_to_string(dir.join("ledger.jsonl")) {
+        Ok(text) => Ok(Some(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// SHA-256 of what is read, hex.
+fn sha256(mut file: impl Read) -> io::Result<String> {
+    let mut digest = Sha256::new();
+    let mut block = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut block)? {
+            0 => return Ok(hex(&digest.finalize())),
+            n => digest.update(&block[..n]),
+        }
+    }
+}
