@@ -12,6 +12,7 @@ pub mod import;
 pub mod interleaved;
 mod intervals;
 pub mod markdown;
+mod overview;
 pub mod picture;
 pub mod quantity;
 mod server;

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::analysis::definitions::rules::GateState;
 use crate::disclosure::directory::{Disclosed, NotDisclosed};
 use crate::report::quantity::{between, count, fraction, percent, percentile, rate};
-use crate::report::{card, curves, fitness, goals, intervals, server, terminal};
+use crate::report::{card, curves, fitness, goals, intervals, overview, server, terminal};
 use crate::rundir::row::Outcome;
 use crate::rundir::run_json::{Cell, Distribution, RunJson, Window};
 use crate::workload::hex;
@@ -32,7 +32,10 @@ pub fn render(run: &RunJson, disclosed: &Disclosed) -> String {
     let mut md = title("tarebench", run);
     facts(&mut md, run);
     match boxes.refusal() {
-        None => run.cells.iter().for_each(|cell| section_cell(&mut md, cell)),
+        None => {
+            overview_table(&mut md, run);
+            run.cells.iter().for_each(|cell| section_cell(&mut md, cell));
+        }
         Some(refusal) => section_refused(&mut md, run, &refusal),
     }
     over_load(&mut md, run);
@@ -63,6 +66,18 @@ fn facts(md: &mut String, run: &RunJson) {
         push(md, &format!("- **{place}{}**", cell_text(&v.text)));
     }
     push(md, "");
+}
+
+/// Loads and windows side by side.
+fn overview_table(md: &mut String, run: &RunJson) {
+    let rows = overview::rows(run);
+    if rows.is_empty() {
+        return;
+    }
+    push(md, &format!("| {} |", overview::COLUMNS.join(" | ")));
+    push(md, &format!("|---|{}", "--:|".repeat(overview::COLUMNS.len() - 1)));
+    rows.iter().for_each(|row| push(md, &format!("| {} |", row.join(" | "))));
+    push(md, &format!("\n{}.\n", overview::clock(run)));
 }
 
 /// Counts alone.

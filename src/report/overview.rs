@@ -7,18 +7,8 @@ use crate::rundir::window::{Load, LoadModel};
 
 /// Headings: load and window, then percentiles of time to first token and to the last one, p99 of each request's
 /// longest gap, and CPU time of the client per wall time.
-pub(super) const COLUMNS: [&str; 10] = [
-    "load",
-    "window",
-    "ttft p50",
-    "p95",
-    "p99",
-    "total p50",
-    "p95",
-    "p99",
-    "longest gap p99",
-    "CPU/wall",
-];
+pub(super) const COLUMNS: [&str; 10] =
+    ["load", "window", "ttft p50", "p95", "p99", "total p50", "p95", "p99", "max gap p99", "CPU/wall"];
 
 /// One row a window, load by load.
 pub(super) fn rows(run: &RunJson) -> Vec<[String; 10]> {

@@ -1,7 +1,7 @@
 //! A campaign on a terminal, at most 100 columns wide.
 
 use crate::report::quantity::{between, count, fraction, latency, percent, percentile, rate};
-use crate::report::{curves, fitness, goals, intervals, server};
+use crate::report::{curves, fitness, goals, intervals, overview, server};
 use crate::rundir::run_json::{Cell, Distribution, Requests, RunJson, Throughput, Verdict, VerdictKind, Window};
 use crate::rundir::window::{Load, LoadModel};
 
@@ -19,6 +19,7 @@ const CURVES: usize = 6;
 pub fn render(run: &RunJson, width: usize, color: bool) -> String {
     let mut paper = Paper::new(width, color);
     paper.title(run);
+    paper.overview(run);
     for cell in &run.cells {
         paper.cell(cell);
     }
@@ -74,6 +75,31 @@ impl Paper {
         let state = if run.complete { "complete" } else { "NOT COMPLETE" };
         let plan = run.plan_hash.as_deref().map_or("unknown", |hash| hash.get(..12).unwrap_or(hash));
         self.line(Tone::Quiet, &format!("{started}   {state}   plan {plan}"));
+    }
+
+    /// Loads and windows side by side, before each of them in full.
+    fn overview(&mut self, run: &RunJson) {
+        let rows = overview::rows(run);
+        if rows.is_empty() {
+            return;
+        }
+        // the last column takes what is left
+        const WIDTHS: [usize; 10] = [11, 3, 10, 10, 10, 11, 10, 10, 10, 9];
+        let [load, window, columns @ ..] = overview::COLUMNS;
+        let mut lines = vec![(
+            Tone::Quiet,
+            [&[load, &window[..1]][..], &columns].concat().iter().map(|s| (*s).to_owned()).collect::<Vec<_>>(),
+        )];
+        lines.extend(rows.into_iter().map(|row| (Tone::Plain, row.to_vec())));
+        self.line(Tone::Plain, "");
+        for (tone, cells) in lines {
+            let cells = cells.iter().zip(WIDTHS).enumerate().map(|(i, (cell, width))| match i {
+                0 => format!("{cell:width$}"),
+                _ => format!("{cell:>width$}"),
+            });
+            self.line(tone, cells.collect::<String>().trim_end());
+        }
+        self.paragraph(Tone::Quiet, "", "", overview::clock(run));
     }
 
     fn labels(&mut self, labels: &[String]) {

@@ -5,10 +5,10 @@ use serde_json::Value;
 use crate::analysis::definitions::labels;
 
 /// `labels` of `run.json`.
-pub(super) fn of(plan: &Value, cells: &[Value], complete: bool) -> Vec<&'static str> {
+pub(super) fn of(plan: &Value, cells: &[Value], complete: bool) -> Vec<String> {
     let windows: Vec<&Value> = cells.iter().flat_map(|c| c["windows"].as_array().into_iter().flatten()).collect();
-    let mut found = Vec::new();
-    let mut add = |label, holds: bool| found.extend(holds.then_some(label));
+    let mut found = Vec::from_iter(labels::of_work(plan));
+    let mut add = |label: &str, holds: bool| found.extend(holds.then(|| label.to_owned()));
     let url = plan["base_url"].as_str().unwrap_or("");
     let host = url.split_once("://").unwrap_or(("", url)).1;
     let by_host = host.starts_with("127.") || host.starts_with("localhost") || host.starts_with("[::1]");

@@ -1,5 +1,17 @@
 //! What must stand in the title of every output, and from where on.
 
+use serde_json::Value;
+
+/// What the plan's work is against what its name promises: the protocol with its differences, else a scale that makes
+/// all lengths shorter or longer.
+pub fn of_work(plan: &Value) -> Option<String> {
+    if let Some(protocol) = plan["protocol"].as_str() {
+        return Some(protocol.to_uppercase());
+    }
+    let scale = plan["workload"]["length_scale"].as_f64().filter(|scale| *scale != 1.0)?;
+    Some(format!("LENGTH SCALE {scale}"))
+}
+
 /// The server is on this host: no network is in any figure.
 pub const LOOPBACK: &str = "LOOPBACK";
 /// Never more than one request in flight, as measured.
@@ -27,3 +39,18 @@ pub const UNIFORM_VARIATION: f64 = 0.1;
 pub const CACHE_SHARE: f64 = 0.01;
 /// The gate that blames the load, not the client: what is behind may be the server.
 pub const OVERLOAD_GATE: &str = "achieved";
+
+#[cfg(test)]
+mod tests {
+    use super::of_work;
+    use serde_json::json;
+
+    #[test]
+    fn the_protocol_and_the_scale_are_said() {
+        let scaled = json!({"workload": {"length_scale": 0.1}});
+        assert_eq!(of_work(&scaled).as_deref(), Some("LENGTH SCALE 0.1"));
+        assert_eq!(of_work(&json!({"workload": {"length_scale": 1.0}, "protocol": null})), None);
+        let named = json!({"workload": {"length_scale": 0.1}, "protocol": "seed-v1 but for length scale 0.1"});
+        assert_eq!(of_work(&named).as_deref(), Some("SEED-V1 BUT FOR LENGTH SCALE 0.1"));
+    }
+}

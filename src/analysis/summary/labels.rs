@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::fitness;
 use crate::analysis::definitions::labels::{
     CACHE_HELPED, CACHE_SHARE, CLIENT_LIMITED, FEW_KEPT, LOOPBACK, NOT_COMPLETE, ONE_LOAD, ONE_USER, OVERLOAD_GATE,
-    SHORT, SHORT_S, UNIFORM, UNIFORM_VARIATION,
+    SHORT, SHORT_S, UNIFORM, UNIFORM_VARIATION, of_work,
 };
 use crate::analysis::definitions::share;
 use crate::rundir::run_json::{Cell, Window};
@@ -24,7 +24,8 @@ pub(super) fn of(plan: &Value, cells: &[Cell], complete: bool) -> Vec<String> {
         (CLIENT_LIMITED, any(client_limited)),
         (NOT_COMPLETE, !complete),
     ];
-    labels.iter().filter(|(_, holds)| *holds).map(|(label, _)| (*label).to_string()).collect()
+    let measured = labels.iter().filter(|(_, holds)| *holds).map(|(label, _)| (*label).to_string());
+    of_work(plan).into_iter().chain(measured).collect()
 }
 
 /// As the environment says, else by the host in `base_url`.
