@@ -13,6 +13,8 @@ mod noise;
 mod occupancy;
 mod raw_files;
 #[cfg(test)]
+mod reported_faults;
+#[cfg(test)]
 mod tests;
 mod window_tally;
 
