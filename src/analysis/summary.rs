@@ -17,6 +17,8 @@ mod occupancy;
 mod raw_files;
 mod server;
 #[cfg(test)]
+mod reported_faults;
+#[cfg(test)]
 mod tests;
 mod window_tally;
 

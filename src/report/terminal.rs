@@ -366,20 +366,24 @@ impl Paper {
             self.note(&if about.is_empty() { v.text.clone() } else { format!("{about}: {}", v.text) });
         }
         fitness::too_wide(window).into_iter().for_each(|text| self.note(&text));
-        let gross = [("ttft", &window.metrics.ttft.gross), ("e2e", &window.metrics.e2e.gross)];
-        for (metric, printed) in gross {
+        let m = &window.metrics;
+        let columns = [
+            ("ttft", "gross", &m.ttft.gross, "ttft"),
+            ("ttft", "due", &m.ttft.due, "ttft from due"),
+            ("e2e", "gross", &m.e2e.gross, "e2e"),
+            ("e2e", "due", &m.e2e.due, "e2e from due"),
+        ];
+        for (metric, column, printed, name) in columns {
             // a bound below the figure in the table says nothing
             let higher = |v: &&&Verdict| {
                 let printed = printed.as_ref().and_then(|d| d.percentile(v.percentile.as_deref()?));
-                v.metric == metric && v.figure > printed
+                v.metric == metric && v.column == column && v.figure > printed
             };
             let bound = |v: &&Verdict| Some(format!("{} {}", v.percentile.as_deref()?, latency(v.figure?)));
             let list: Vec<String> = bounds.iter().filter(higher).filter_map(bound).collect();
             if !list.is_empty() {
-                self.note(&format!(
-                    "{metric}, with those counted as long as they were waited for: at least {}",
-                    list.join(", ")
-                ));
+                let bounds = list.join(", ");
+                self.note(&format!("{name}, with those counted as long as they were waited for: at least {bounds}"));
             }
         }
     }

@@ -191,6 +191,32 @@ fn any_calibration_verifies() {
 }
 
 #[test]
+fn a_changed_interval_or_curve_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut specimen = Specimen::campaign();
+    (specimen.windows[1].0.cell, specimen.windows[1].0.window) = (1, 0);
+    specimen.windows[1].0.load.concurrency = Some(9);
+    specimen.windows[1].1.iter_mut().for_each(|row| (row.cell, row.window) = (1, 0));
+    publish(&mut specimen, dir.path());
+    verify(dir.path()).unwrap();
+    let text = fs::read_to_string(dir.path().join("run.json")).unwrap();
+    let run: Value = serde_json::from_str(&text).unwrap();
+    let interval = run.pointer("/cells/0/windows/0/metrics/gap/gross/ci_ms/p50").unwrap();
+    assert_eq!(*interval, json!([1.0, 2.1]));
+    for (from, to, field) in [
+        ("\"p95\": [\n", "\"p96\": [\n", "metrics.ttft.gross.ci_ms"),
+        ("\"shape\": \"rising\"", "\"shape\": \"falling\"", "curves[0].shape: stored \"falling\""),
+        ("rises with load", "falls with load", "curves[0].text"),
+        ("\"intervals_overlap\": true", "\"intervals_overlap\": false", "intervals_overlap: stored false"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        fs::write(dir.path().join("run.json"), text.replacen(from, to, 1)).unwrap();
+        let found = verify(dir.path()).unwrap_err().to_string();
+        assert!(found.contains(field), "{found}");
+    }
+}
+
+#[test]
 fn a_changed_gate_is_found() {
     let dir = tempfile::tempdir().unwrap();
     publish(&mut Specimen::two_windows(), dir.path());
@@ -482,6 +508,14 @@ fn random_specimen(seed: u64, rows: u64) -> Specimen {
             row.chunks.iter_mut().for_each(|c| (c.1, c.2) = (None, None));
         }
     }
+    // load points that make a curve
+    if seed.is_multiple_of(5) {
+        for (at, (bounds, rows)) in specimen.windows.iter_mut().enumerate() {
+            (bounds.cell, bounds.window) = (at as u32, 0);
+            bounds.load = Load { model: LoadModel::Closed, concurrency: Some(9 - at as u32), rate: None };
+            rows.iter_mut().for_each(|row| (row.cell, row.window) = (at as u32, 0));
+        }
+    }
     specimen
 }
 
@@ -489,12 +523,13 @@ fn random_specimen(seed: u64, rows: u64) -> Specimen {
 #[test]
 fn drawn_rows_reach_every_rule() {
     let (mut kinds, mut gates) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
-    let (mut invalid, mut bounded) = (0, 0);
+    let (mut invalid, mut bounded, mut intervals, mut curves) = (0, 0, 0, 0);
     let mut of_server = std::collections::BTreeSet::new();
     for seed in 0..60 {
         let dir = tempfile::tempdir().unwrap();
         random_specimen(seed * 7919, 120).write(dir.path());
         let run = summarise(dir.path()).unwrap();
+        curves += run.curves.iter().filter(|c| c.intervals_overlap.is_some()).count();
         invalid += run.verdicts.iter().filter(|v| v.kind == "invalid").count();
         for window in run.cells.iter().flat_map(|c| &c.windows) {
             bounded += u32::from(window.metrics.ttft.calibrated.is_some_and(|net| net.p90_ms.is_some()));
@@ -503,6 +538,8 @@ fn drawn_rows_reach_every_rule() {
                 of_server.extend(server.resets.first().map(|_| "reset".to_owned()));
                 of_server.extend(server.requests_finished.map(|_| "counted".to_owned()));
             }
+            let gap = window.metrics.gap.net.as_ref();
+            intervals += u32::from(gap.is_some_and(|d| d.ci_ms.contains_key("p90")));
             gates.extend(window.client.gates.iter().map(|g| format!("{} {:?}", g.gate, g.state)));
         }
         for v in run.cells.iter().flat_map(|c| &c.windows).flat_map(|w| &w.verdicts) {
@@ -531,6 +568,7 @@ fn drawn_rows_reach_every_rule() {
         ("ttft", true, "Withheld"),
     ];
     assert!(invalid > 3 && bounded > 0, "{invalid} {bounded}");
+    assert!(intervals > 3 && curves > 0, "{intervals} {curves}");
     for gate in ["cpu", "busy", "run_queue", "steal", "losses", "achieved", "stamps_missing"] {
         for state in ["Ok", "Void"] {
             assert!(gates.contains(&format!("{gate} {state}")), "no {gate} {state} in {gates:?}");

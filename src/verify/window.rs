@@ -307,12 +307,23 @@ impl Recount<'_> {
         if no_gross {
             return;
         }
-        let waited = |r: &&Row| load::waited(r, self.closed);
-        let ttft = |r: &&Row| definitions::ttft(r).gross;
-        let first = self.ok.iter().filter_map(ttft).chain(incomplete.iter().filter_map(|r| ttft(r).or(waited(r))));
-        lower_bounds("ttft", first.collect(), verdicts);
-        let last = self.ok.iter().filter_map(|r| definitions::e2e(r).gross).chain(incomplete.iter().filter_map(waited));
-        lower_bounds("e2e", last.collect(), verdicts);
+        let mut bound = |name: &str, column: &str, of: SinceSend, first: bool| {
+            let value = |r: &Row| if column == "due" { of(r).due } else { of(r).gross };
+            let waited = |r: &Row| {
+                if column == "due" { load::waited_since_due(r, self.closed) } else { load::waited(r, self.closed) }
+            };
+            // a first token may have come before the request was cut off; a last one has not
+            let at_least = |r: &&Row| if first { value(r).or(waited(r)) } else { waited(r) };
+            let completed = self.ok.iter().filter_map(|r| value(r));
+            let values = completed.chain(incomplete.iter().filter_map(at_least)).collect();
+            lower_bounds(name, column, values, verdicts);
+        };
+        for column in ["gross", "due"] {
+            if column == "gross" || !self.closed_loop() {
+                bound("ttft", column, definitions::ttft, true);
+                bound("e2e", column, definitions::e2e, false);
+            }
+        }
     }
 
     fn coalesced(&self) -> Option<f64> {
@@ -451,11 +462,11 @@ fn classes<'a>(rows: impl Iterator<Item = &'a Row>) -> BTreeMap<&'a str, u64> {
     counts
 }
 
-fn lower_bounds(metric: &str, mut values: Vec<i64>, verdicts: &mut Vec<Value>) {
+fn lower_bounds(metric: &str, column: &str, mut values: Vec<i64>, verdicts: &mut Vec<Value>) {
     let Some(found) = percentiles::figures(&mut values) else { return };
     for (p, ms) in PUBLISHED.iter().zip(found.percentiles_ms) {
         let Some(ms) = ms else { continue };
-        verdicts.push(verdict(metric, "gross", Some(p.name), "flag", Some(ms), &wording::lower_bound(ms)));
+        verdicts.push(verdict(metric, column, Some(p.name), "flag", Some(ms), &wording::lower_bound(ms)));
     }
 }
 

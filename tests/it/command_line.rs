@@ -373,6 +373,72 @@ fn a_path_that_is_not_there() {
     place.assert_verifies();
 }
 
+/// F1: a reply of nothing but `[DONE]` has no first token, and is no success.
+#[test]
+fn a_reply_of_nothing_but_done_is_a_failure_without_figures() {
+    let server = ForeignServer::start(|r, posts| {
+        let mut answer = Answer::stream(1, 0);
+        if posts == 1 {
+            answer.pieces = vec![(0, Some("data: [DONE]\n\n".to_owned()))];
+        }
+        r.is_post().then_some(answer)
+    });
+    let place = Place::new();
+    let done = run_against(&server.url(), &place, 2, &["--max-concurrency", "1"]);
+    assert_eq!(done.code, Some(3), "{}{}", done.out, done.err);
+    let window = &place.json("run.json")["cells"][0]["windows"][0];
+    assert_eq!((&window["requests"]["ok"], &window["requests"]["by_error"]["no_token"]), (&1.into(), &1.into()));
+    assert_eq!(
+        (&window["metrics"]["ttft"]["gross"]["n"], &window["metrics"]["e2e"]["due"]["n"]),
+        (&1.into(), &1.into())
+    );
+    place.assert_verifies();
+}
+
+/// F7: a reply that came in one read has no time per token, and does not pass for a fast one.
+#[test]
+fn a_reply_in_one_read_has_no_time_per_token() {
+    let server = ForeignServer::start(|r, _| {
+        let mut answer = Answer::stream(5, 0);
+        let whole = answer.pieces.iter().filter_map(|(_, text)| text.clone()).collect();
+        answer.pieces = vec![(0, Some(whole))];
+        r.is_post().then_some(answer)
+    });
+    let place = Place::new();
+    let done = run_against(&server.url(), &place, 20, &[]);
+    place.assert_carried_out(&done);
+    let rows = place.rows();
+    let apart = |row: &&Row| row.chunks.first().map(|c| c.4) != row.chunks.last().map(|c| c.4);
+    let apart = rows.iter().filter(apart).count();
+    let metrics = &place.json("run.json")["cells"][0]["windows"][0]["metrics"];
+    assert_eq!(metrics["e2e"]["gross"]["n"], 20);
+    assert_eq!(metrics["tpot"]["gross"]["n"].as_u64().unwrap_or(0), apart as u64, "only those of several reads");
+    assert!(apart < 20, "the server writes each at once");
+    assert!(done.out.contains("of token events share a read"), "{}", done.out);
+    place.assert_verifies();
+}
+
+/// F8: 300 replies of 200 without a token: nothing was completed, whatever length was asked for.
+#[test]
+fn replies_of_a_role_and_an_end_are_no_output() {
+    let role = "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n";
+    let finish = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    let server = ForeignServer::start(move |r, _| {
+        let mut answer = Answer::stream(0, 0);
+        answer.pieces = vec![(0, Some(format!("{role}{finish}")))];
+        r.is_post().then_some(answer)
+    });
+    let place = Place::new();
+    let done = run_against(&server.url(), &place, 300, &["--max-concurrency", "4"]);
+    assert_eq!(done.code, Some(3), "{}{}", done.out, done.err);
+    let window = &place.json("run.json")["cells"][0]["windows"][0];
+    assert_eq!((&window["requests"]["ok"], &window["requests"]["by_error"]["no_token"]), (&0.into(), &300.into()));
+    assert!(window["tokens"]["completion"].is_null() && window["metrics"]["ttft"]["gross"].is_null());
+    let rate = &window["throughput"]["whole"]["output_tokens_per_s"];
+    assert!(rate.as_f64().unwrap_or(0.0) == 0.0, "{rate}");
+    place.assert_verifies();
+}
+
 /// F2: nothing succeeded.
 #[test]
 fn a_cell_where_nothing_succeeds_has_no_figures() {

@@ -21,6 +21,12 @@ pub fn waited(row: &Row, closed: u64) -> Option<i64> {
     i64::try_from(end - submit).ok()
 }
 
+/// The same since it was due.
+pub fn waited_since_due(row: &Row, closed: u64) -> Option<i64> {
+    let (_, end) = in_flight(row, closed)?;
+    i64::try_from(end.saturating_sub(row.due)).ok()
+}
+
 /// When each request found a free slot under a cap, in ns; 0 for those that found one unused. `ends` are those of
 /// the requests in order of dispatch. Request k starts once all but `cap - 1` of the k before it are over, so it
 /// waits for the (k - cap + 1)-th end; ends of later requests cannot be among these.

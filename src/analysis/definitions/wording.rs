@@ -30,8 +30,8 @@ pub fn stamps_missing(missing: u64, kept: u64, share: f64) -> String {
 /// Percentiles that speak of completed requests only.
 pub fn of_completed(share: f64) -> String {
     format!(
-        "{} of kept requests timed out or were cut off: latency percentiles are of completed requests, \
-         lower bounds stand beside",
+        "{} of kept requests timed out or were cut off: latency percentiles and their intervals are of completed \
+         requests, lower bounds stand beside",
         percent(share)
     )
 }

@@ -139,6 +139,11 @@ impl<T: Sample> Spread<T> {
         [&mut self.gross, &mut self.tare, &mut self.at].into_iter().for_each(|column| column.close(class, trace_id));
     }
 
+    /// All values from due, in no order.
+    pub(super) fn due(&self) -> Vec<T> {
+        self.due.values(None)
+    }
+
     pub(super) fn with_due(self, print: &Print, verdicts: &mut Vec<Verdict>) -> FromDue {
         let due = self.due.column(None).map(|c| if print.withheld.gross { counted(&c) } else { plain(&c) });
         let Between { gross, tare, net } = self.between(print, verdicts);

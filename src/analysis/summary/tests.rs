@@ -1,4 +1,5 @@
 use super::*;
+use crate::analysis::definitions::curve;
 use crate::analysis::specimen::{MS, Specimen, US, failed, request, sample, window};
 use crate::rundir::row::{Outcome, Phase, Row};
 use crate::rundir::run_json::InFlight;
@@ -189,6 +190,176 @@ fn censored_requests_give_a_lower_bound() {
     assert_eq!(bounds("e2e"), [("p50".into(), 8.13), ("p90".into(), 8.13), ("p95".into(), 8.13)]);
     assert_eq!(bounds("ttft")[0], ("p50".into(), 5.03));
     assert_eq!(w.metrics.e2e.gross.as_ref().unwrap().n, 19);
+}
+
+/// 2 % time out: percentiles say that they are of the completed ones, and bounds stand beside, in an open loop from due
+/// as well.
+#[test]
+fn two_in_a_hundred_time_out() {
+    for model in [LoadModel::Closed, LoadModel::Open] {
+        let mut rows: Vec<Row> = (0..200).map(|id| request(id, id * 4 * MS)).collect();
+        for row in &mut rows[196..] {
+            *row = failed(row.clone(), "timeout");
+            let gave_up = crate::analysis::specimen::stamp(row.due + 500 * MS, 0);
+            (row.first_token, row.first_answer, row.last_token, row.chunks) = (None, None, None, Vec::new());
+            row.end = Some(gave_up);
+        }
+        let mut specimen = one_window(rows);
+        specimen.windows[0].0.closed = 2_000 * MS;
+        specimen.windows[0].0.load.model = model;
+        let run = summary_of(specimen);
+        let w = &run.cells[0].windows[0];
+        assert_eq!((w.requests.ok, w.requests.failed, w.requests.censored), (196, 4, 0), "they stay failed");
+        assert_eq!(w.metrics.ttft.gross.as_ref().unwrap().p99_ms, Some(5.03));
+        let told = w.verdicts.iter().find(|v| (v.metric.as_str(), v.column.as_str()) == ("*", "*")).unwrap();
+        let expected = "2.0 % of kept requests timed out or were cut off: latency percentiles and their intervals are of \
+                        completed requests, lower bounds stand beside";
+        assert_eq!(told.text, expected);
+        let bound = |metric: &str, column: &str| {
+            let found = w
+                .verdicts
+                .iter()
+                .find(|v| v.metric == metric && v.column == column && v.percentile.as_deref() == Some("p99"));
+            found.and_then(|v| v.figure)
+        };
+        // submitted 10 us after due
+        assert_eq!((bound("ttft", "gross"), bound("e2e", "gross")), (Some(499.99), Some(499.99)));
+        let due = (model == LoadModel::Open).then_some(500.0);
+        assert_eq!((bound("ttft", "due"), bound("e2e", "due")), (due, due));
+        let text = crate::report::terminal::render(&run, 100, false);
+        assert!(text.contains("their intervals are of"), "{text}");
+        assert!(
+            text.contains("ttft, with those counted as long as they were waited for: at least p99 500.0 ms"),
+            "{text}"
+        );
+        assert_eq!(text.contains("ttft from due, with those"), model == LoadModel::Open, "{text}");
+    }
+}
+
+#[test]
+fn intervals_by_hand() {
+    // gross ttft 5.03, 6.03, .. 304.03 ms: 300 of them
+    let mut rows: Vec<Row> = (0..300).map(|id| request(id, id * 3 * MS)).collect();
+    rows.iter_mut().for_each(|row| crate::analysis::specimen::shift_answer(row, row.trace_id * MS));
+    let w = summary_of(one_window(rows)).cells[0].windows[0].clone();
+    let gross = w.metrics.ttft.gross.as_ref().unwrap();
+    let ci = |name: &str| gross.ci_ms.get(name).copied();
+    // the 133rd and the 168th, the 259th and the 281st, the 277th and the 293rd
+    assert_eq!([ci("p50"), ci("p90")], [Some([137.03, 172.03]), Some([263.03, 285.03])]);
+    assert_eq!([ci("p95"), ci("p99"), ci("p999")], [Some([281.03, 297.03]), None, None]);
+    assert_eq!(w.metrics.ttft.net.as_ref().unwrap().ci_ms["p50"], [137.0, 172.0]);
+    assert_eq!(w.metrics.ttft.tare.as_ref().unwrap().ci_ms["p50"], [0.025, 0.025]);
+    // 100 of them: the 40th and the 61st; ids 0, 3, 6, ..
+    assert_eq!(gross.per_class["long"].ci_ms["p50"], [5.03 + 3.0 * 39.0, 5.03 + 3.0 * 60.0]);
+    assert_eq!(w.by_conn.warm.ttft.gross.as_ref().unwrap().ci_ms.len(), 3);
+    assert_eq!(w.by_conn.cold.ttft.gross.as_ref().unwrap().ci_ms.len(), 0, "one request");
+    assert_eq!(w.metrics.lateness.as_ref().unwrap().ci_ms["p95"], [0.01, 0.01]);
+    assert_eq!(w.metrics.ttft.due.as_ref().unwrap().ci_ms["p50"], [137.04, 172.04]);
+}
+
+/// A hundred gaps in each of sixty requests, the same within a request: as many facts as requests, not as gaps.
+#[test]
+fn gaps_of_one_request_count_once() {
+    let steady = |id: u64| {
+        let mut row = request(id, id * 10 * MS);
+        let (first, pause) = (row.chunks[0], (1 + id) * 10 * US);
+        row.chunks = (0..101_u32)
+            .map(|i| {
+                let t = u64::from(i) * pause;
+                let arrived = first.1.map(|at| at + t);
+                crate::rundir::row::Chunk(first.0 + t, arrived, arrived, Some(1), i, 0, first.0 + t, 0)
+            })
+            .collect();
+        row.class = "one".into();
+        row
+    };
+    let w = summary_of(one_window((0..60).map(steady).collect())).cells[0].windows[0].clone();
+    let gap = w.metrics.gap.gross.as_ref().unwrap();
+    assert_eq!((gap.n, gap.p50_ms), (6_000, Some(0.305)));
+    let [lo, hi] = gap.ci_ms["p50"];
+    // 6,000 independent gaps would claim 0.30..0.31; a replicate of 60 requests is off by sqrt(60) / 2 of them, 10 us each
+    assert!(lo <= 0.25 && hi >= 0.36, "{lo} {hi}");
+    assert_eq!(gap.ci_ms.keys().collect::<Vec<_>>(), ["p50"], "six requests decide p90");
+    assert_eq!(gap.per_class["one"].ci_ms, gap.ci_ms);
+    assert_eq!(w.metrics.gap.net.as_ref().unwrap().ci_ms["p50"], [lo, hi]);
+}
+
+#[test]
+fn what_is_withheld_has_no_interval() {
+    let mut rows: Vec<Row> = (0..100).map(|id| request(id, id * 10 * MS)).collect();
+    for row in &mut rows {
+        row.last_token =
+            row.last_token.map(|s| crate::rundir::row::Stamp { arrived_lo: s.arrived.map(|t| t - 2 * MS), ..s });
+        row.chunks[1].4 = 0;
+    }
+    let w = summary_of(one_window(rows)).cells[0].windows[0].clone();
+    let empty = |d: &Option<crate::rundir::run_json::Distribution>| d.as_ref().is_some_and(|d| d.ci_ms.is_empty());
+    assert!(empty(&w.metrics.e2e.net) && empty(&w.metrics.gap.gross) && empty(&w.metrics.gap.net));
+    assert!(!empty(&w.metrics.e2e.gross) && !empty(&w.metrics.ttft.net));
+}
+
+/// Three loads of a closed loop whose time to first token is `ms` each time, `n` requests.
+fn three_loads(ms: [f64; 3], n: u64) -> Specimen {
+    let mut specimen = one_window(Vec::new());
+    specimen.windows.clear();
+    // the order in which they were asked is not that of the loads
+    for (cell, (concurrency, ms)) in [(8, ms[1]), (1, ms[0]), (50, ms[2])].into_iter().enumerate() {
+        let opened = 1_000_000 * MS * cell as u64;
+        let mut rows: Vec<Row> = (0..n).map(|id| request(id, opened + id * 2_000 * MS)).collect();
+        for row in &mut rows {
+            row.cell = cell as u32;
+            crate::analysis::specimen::shift_answer(row, (ms * 1e6) as u64 - 5_030 * US);
+        }
+        let mut bounds = window(cell as u32, 0, opened, opened + 1_000_000 * MS);
+        bounds.load.concurrency = Some(concurrency);
+        specimen.windows.push((bounds, rows));
+    }
+    specimen
+}
+
+#[test]
+fn the_published_curve_is_not_monotone() {
+    let run = summary_of(three_loads([822.3, 631.5, 1_305.6], 300));
+    let curve = |column: &str, p: &str| {
+        let of = |c: &&crate::rundir::run_json::Curve| c.metric == "ttft" && c.column == column && c.percentile == p;
+        run.curves.iter().find(of).cloned()
+    };
+    let p99 = curve("gross", "p99").unwrap();
+    assert_eq!((p99.loads, p99.ms), (vec![1.0, 8.0, 50.0], vec![822.3, 631.5, 1_305.6]));
+    assert_eq!((p99.shape, p99.intervals_overlap, p99.window), (curve::Shape::NonMonotone, None, 0));
+    let told = "ttft gross p99 over load is not monotone in window 0: 822.3 -> 631.5 -> 1305.6 ms at 1, 8, 50 at once; \
+                intervals: none at n = 300, so nothing is said of the cause";
+    assert_eq!(p99.text, told);
+    // the median has an interval; here it is the figure itself
+    let p50 = curve("gross", "p50").unwrap();
+    assert_eq!(p50.intervals_overlap, Some(false));
+    assert!(p50.text.ends_with("no monotone curve fits through the 95 % intervals"), "{}", p50.text);
+    assert!(curve("net", "p95").is_some() && curve("due", "p50").is_none());
+    let text = crate::report::terminal::render(&run, 100, false);
+    assert!(text.contains("  ! ttft gross p99 over load is not monotone in window 0: 822.3 -> 631.5 ->"), "{text}");
+    let markdown = crate::report::markdown::render(&run, &serde_json::json!({}), &[]);
+    assert!(markdown.contains("## Over load\n\n- ttft gross p50") && markdown.contains(told), "{markdown}");
+}
+
+#[test]
+fn curves_that_rise_are_told_in_one_line() {
+    let run = summary_of(three_loads([202.1, 220.0, 238.4], 120));
+    let text = crate::report::terminal::render(&run, 100, false);
+    // the gaps are the same at each load
+    assert!(text.contains("  over load    no percentile turns back as the load grows (6 rise, 0 fall, 6 stay, of 12)"));
+    let p50 = run.curves.iter().find(|c| c.percentile == "p50").unwrap();
+    let told = "ttft gross p50 rises with load in window 0: 202.1 -> 220.0 -> 238.4 ms at 1, 8, 50 at once, +18 %";
+    assert_eq!(p50.text, told);
+
+    // an open loop's headline is from due; one load alone is no curve
+    let mut specimen = three_loads([202.1, 220.0, 238.4], 120);
+    for (at, (bounds, _)) in specimen.windows.iter_mut().enumerate() {
+        let (concurrency, rate) = (Some(9).filter(|_| at < 2), Some([4.0, 2.5, 1.0][at]));
+        bounds.load = crate::rundir::window::Load { model: LoadModel::Open, concurrency, rate };
+    }
+    let run = summary_of(specimen);
+    assert!(run.curves.iter().all(|c| c.at_most == Some(9) && c.loads == [2.5, 4.0]), "the third has no cap");
+    assert!(run.curves.iter().any(|c| c.column == "due" && c.text.contains("requests/s with at most 9 at once")));
 }
 
 #[test]

@@ -91,6 +91,8 @@ struct Incomplete {
     requests: u64,
     ttft: Vec<i64>,
     e2e: Vec<i64>,
+    ttft_due: Vec<i64>,
+    e2e_due: Vec<i64>,
 }
 
 /// Values of ok requests.
@@ -415,8 +417,13 @@ impl<'a> WindowTally<'a> {
             verdicts.push(verdict("*", "*", VerdictKind::Flag, Some(found), wording::of_completed(found)));
             // a bound is made of gross values too
             if !withheld.gross {
-                verdicts.extend(self.incomplete.lower_bounds("ttft", &self.latency.ttft_gross, &self.incomplete.ttft));
-                verdicts.extend(self.incomplete.lower_bounds("e2e", &self.latency.e2e_gross, &self.incomplete.e2e));
+                let (latency, cut) = (&self.latency, &self.incomplete);
+                verdicts.extend(lower_bounds("ttft", "gross", &latency.ttft_gross, &cut.ttft));
+                verdicts.extend(lower_bounds("e2e", "gross", &latency.e2e_gross, &cut.e2e));
+                if self.bounds.load.model != LoadModel::Closed {
+                    verdicts.extend(lower_bounds("ttft", "due", &latency.ttft.due(), &cut.ttft_due));
+                    verdicts.extend(lower_bounds("e2e", "due", &latency.e2e.due(), &cut.e2e_due));
+                }
             }
         }
         let coalesced = share(self.chunking.coalesced, self.chunking.events);
@@ -534,19 +541,22 @@ impl Incomplete {
         let waited = load::waited(row, closed);
         self.ttft.extend(definitions::ttft(row).gross.or(waited));
         self.e2e.extend(waited);
+        let since_due = load::waited_since_due(row, closed);
+        self.ttft_due.extend(definitions::ttft(row).due.or(since_due));
+        self.e2e_due.extend(since_due);
     }
+}
 
-    /// A percentile over completed and incomplete requests, these at the time they were waited for, can only be too low.
-    fn lower_bounds(&self, metric: &str, completed: &[i64], incomplete: &[i64]) -> Vec<Verdict> {
-        let mut all = [completed, incomplete].concat();
-        let Some(found) = percentiles::figures(&mut all) else { return Vec::new() };
-        let bounds = PUBLISHED.iter().zip(found.percentiles_ms);
-        let bound = |(p, ms): (&percentiles::Percentile, Option<f64>)| {
-            let flag = verdict(metric, "gross", VerdictKind::Flag, ms, wording::lower_bound(ms?));
-            Some(Verdict { percentile: Some(p.name.into()), ..flag })
-        };
-        bounds.filter_map(bound).collect()
-    }
+/// A percentile over completed and incomplete requests, these at the time they were waited for, can only be too low.
+fn lower_bounds(metric: &str, column: &str, completed: &[i64], incomplete: &[i64]) -> Vec<Verdict> {
+    let mut all = [completed, incomplete].concat();
+    let Some(found) = percentiles::figures(&mut all) else { return Vec::new() };
+    let bounds = PUBLISHED.iter().zip(found.percentiles_ms);
+    let bound = |(p, ms): (&percentiles::Percentile, Option<f64>)| {
+        let flag = verdict(metric, column, VerdictKind::Flag, ms, wording::lower_bound(ms?));
+        Some(Verdict { percentile: Some(p.name.into()), ..flag })
+    };
+    bounds.filter_map(bound).collect()
 }
 
 impl Latency {
