@@ -18,7 +18,7 @@ fn main() {
 }
 
 fn equal_servers() {
-    println!("Equal servers, 200 comparisons, window factor sigma 2 %, margin 5 %: at least one false claim in");
+    println!("Equal servers, 200 comparisons, window factor sigma 2 %, margin 5 %: comparisons with at least one");
     println!("| windows an arm | requests | loads x metrics | SUPPORTED | by the test alone | EQUIVALENT |");
     println!("|--:|--:|--:|--:|--:|--:|");
     for (windows, requests, loads, metrics) in

@@ -5,7 +5,6 @@ use crate::analysis::comparison::metric::change;
 use crate::analysis::comparison::shift::Shift;
 use crate::analysis::comparison::verdict::Verdict;
 use crate::analysis::comparison::{Comparison, Row, RunName, WindowFigure};
-use crate::reading::printable;
 use crate::report::markdown::cell_text;
 use crate::report::terminal::{WIDEST, load};
 use std::fmt::Write;
@@ -27,13 +26,7 @@ pub fn terminal(compared: &Comparison) -> String {
     for d in &compared.differences {
         wrap(
             &mut text,
-            &format!(
-                "differ in {}: {} | {}{}",
-                d.name,
-                printable(&d.a, None),
-                printable(&d.b, None),
-                standing(d.standing)
-            ),
+            &format!("differ in {}: {} | {}{}", d.name, one_line(&d.a), one_line(&d.b), standing(d.standing)),
             INDENT,
         );
     }
@@ -41,29 +34,33 @@ pub fn terminal(compared: &Comparison) -> String {
         text.push_str("one plan, one server: what differs is noise\n");
     }
     wrap(&mut text, &format!("rules: {}", compared.rules.text), INDENT);
-    compared.notes.iter().for_each(|note| wrap(&mut text, &format!("note: {}", printable(note, None)), INDENT));
+    compared.notes.iter().for_each(|note| wrap(&mut text, &format!("note: {}", one_line(note)), INDENT));
     for cell in &compared.cells {
         let heading = load(&cell.load);
         let _ = writeln!(text, "\n{heading} {}", "-".repeat(WIDEST.saturating_sub(heading.len() + 1)));
         let _ = writeln!(
             text,
             "  {:<19}{:>12}{:>12}{:>12}{:>9}  {:<20}{:>11}",
-            "", "A", "B", "B - A", "", "[95 %]", "noise"
+            "", "A", "B", "B - A", "B / A", "[95 %]", "noise"
         );
-        cell.rows.iter().for_each(|row| terminal_row(&mut text, row));
+        for (at, row) in cell.rows.iter().enumerate() {
+            // what voids a whole load is said once
+            let same = cell.rows[..at].iter().find(|before| !row.verdict.is_result() && before.why == row.why);
+            terminal_row(&mut text, row, same);
+        }
         cell.shifts.iter().for_each(|shift| terminal_shift(&mut text, shift));
     }
     text
 }
 
 fn labels(compared: &Comparison) -> String {
-    printable(&compared.labels.join(" | "), None)
+    one_line(&compared.labels.join(" | "))
 }
 
 fn run_words(run: &RunName) -> String {
     let plan = run.plan_hash.as_deref().map_or("unknown", |hash| hash.get(..12).unwrap_or(hash));
     let started = run.started_at.as_deref().unwrap_or("start unknown");
-    format!("{}   {}   plan {}", run.dir, printable(started, None), printable(plan, None))
+    format!("{}   {}   plan {}", run.dir, one_line(started), one_line(plan))
 }
 
 fn standing(standing: Standing) -> &'static str {
@@ -75,7 +72,7 @@ fn standing(standing: Standing) -> &'static str {
     }
 }
 
-fn terminal_row(text: &mut String, row: &Row) {
+fn terminal_row(text: &mut String, row: &Row, same_as: Option<&Row>) {
     let words = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| row.unit.words(v));
     let effect = row.effect.map_or_else(|| "-".to_owned(), |v| row.unit.signed(v));
     let ratio = row.ratio.map_or_else(String::new, change);
@@ -88,7 +85,8 @@ fn terminal_row(text: &mut String, row: &Row) {
         interval(row),
         words(row.noise)
     );
-    wrap(text, &format!("    {}   {}", row.verdict, printable(&row.why, None)), 2 * INDENT);
+    let why = same_as.map_or_else(|| one_line(&row.why), |before| format!("as for {}", before.label));
+    wrap(text, &format!("    {}   {why}", row.verdict), 2 * INDENT);
     wrap(text, &format!("    windows of A {}; of B {}", windows(row, &row.a), windows(row, &row.b)), 2 * INDENT);
     if let Some(sentence) = row.sentence.as_ref().filter(|_| says_something(row.verdict)) {
         wrap(text, &format!("    {sentence}"), 2 * INDENT);
@@ -96,6 +94,11 @@ fn terminal_row(text: &mut String, row: &Row) {
     if let Some(advice) = &row.advice {
         wrap(text, &format!("    {}", advice.text), 2 * INDENT);
     }
+}
+
+/// What a file wrote must not move the cursor.
+fn one_line(words: &str) -> String {
+    words.replace(char::is_control, " ")
 }
 
 /// Verdicts whose sentence may be quoted; the others say why nothing may.
@@ -189,7 +192,10 @@ pub fn markdown(compared: &Comparison) -> String {
             let _ = writeln!(md, "- {name}: {}", cell_text(&run_words(run)));
         });
     }
-    md.push_str("\n| differs | A | B | |\n|---|---|---|---|\n");
+    match compared.differences.is_empty() {
+        true => md.push_str("\nOne plan, one server: what differs is noise.\n"),
+        false => md.push_str("\n| differs | A | B | |\n|---|---|---|---|\n"),
+    }
     for d in &compared.differences {
         let _ = writeln!(
             md,
@@ -228,12 +234,13 @@ pub fn markdown(compared: &Comparison) -> String {
             );
         }
         md.push('\n');
-        for row in &cell.rows {
+        for (at, row) in cell.rows.iter().enumerate() {
+            let same = cell.rows[..at].iter().find(|before| !row.verdict.is_result() && before.why == row.why);
+            let why = same.map_or_else(|| cell_text(&row.why), |before| format!("as for {}", before.label));
             let _ = write!(
                 md,
-                "- {}: {}. Windows of A {}; of B {}.",
+                "- {}: {why}. Windows of A {}; of B {}.",
                 row.label,
-                cell_text(&row.why),
                 windows(row, &row.a),
                 windows(row, &row.b)
             );
@@ -311,7 +318,7 @@ mod tests {
     fn a_claim_is_quoted_whole() {
         let text = terminal(&compared(6)).split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains("SUPPORTED p = "), "{text}");
-        assert!(text.contains("on this system measuring the same again moved ttft p50 by +"), "{text}");
+        assert!(text.contains("on this system whatever changed between the runs moved ttft p50 by +"), "{text}");
         assert!(text.contains(", noise ") && text.contains(", overhead unknown"), "{text}");
     }
 

@@ -304,6 +304,12 @@ fn notes(a: &Arm, b: &Arm, design: Design) -> Vec<String> {
         );
     }
     let windows = || a.cells.iter().chain(&b.cells).flat_map(|cell| &cell.windows);
+    if a.runs.len().max(b.runs.len()) > 1 {
+        notes.push(
+            "windows of one run may be more alike than windows of two; the test takes all windows of an arm as exchangeable"
+                .to_owned(),
+        );
+    }
     if design == Design::Pairs {
         let single = |one: &Arm, other: &Arm| {
             let partners = |c: &ArmCell| {
@@ -333,7 +339,7 @@ fn what_moved(differences: &[Difference]) -> String {
         differences.iter().filter(|d| d.standing == standing).map(|d| d.name).collect::<Vec<_>>().join(", ")
     };
     match (of(Standing::UnderTest).as_str(), of(Standing::Accepted).as_str()) {
-        ("", "") => "measuring the same again".to_owned(),
+        ("", "") => "whatever changed between the runs".to_owned(),
         (tested, "") => format!("this change ({tested})"),
         ("", also) => format!("what differs ({also})"),
         (tested, also) => format!("this change ({tested}; {also} differ too)"),

@@ -263,6 +263,16 @@ fn a_server_that_is_slower_by_three_percent_is_found_when_windows_are_calm() {
 }
 
 #[test]
+fn what_the_advice_promises_is_found_four_times_in_five() {
+    let calm = Server { spread: 0.01, window_spread: 0.02, ..TYPICAL };
+    let shown = (needed::shown_at(4) * 0.02).exp();
+    let size = Size { windows: 4, requests: 30, loads: 1 };
+    let servers = [calm, Server { factor: shown, ..calm }];
+    let found = simulation::outcomes(400, servers, size, &simulation::settings(1, 0.01), 17);
+    assert!((296..=344).contains(&found.supported), "{found:?}");
+}
+
+#[test]
 fn equal_servers_are_found_equivalent_when_windows_are_calm() {
     let calm = Server { spread: 0.1, window_spread: 0.005, ..TYPICAL };
     let size = Size { windows: 6, requests: 300, loads: 1 };
