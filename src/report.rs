@@ -5,4 +5,5 @@ mod fitness;
 pub mod markdown;
 pub mod picture;
 pub mod quantity;
+mod steady;
 pub mod terminal;

@@ -1,7 +1,7 @@
 //! Rebuilds every published number of a run directory from its raw files, and compares to the last bit.
 //!
-//! It shares with the writer only the definitions of the metrics and the percentiles, the shape of a row and the hash
-//! chain; `windows.jsonl` and `health.jsonl` it reads as plain JSON. Where the writer lets rows go by and keeps values,
+//! It shares with the writer only the definitions of the metrics, percentiles and pure statistics, the shape of a row and
+//! the hash chain; `windows.jsonl` and `health.jsonl` it reads as plain JSON. Where the writer lets rows go by and keeps values,
 //! this keeps the rows of a window and asks them metric by metric. It needs no network, no clock, and no other file.
 
 mod calibrated;
@@ -10,6 +10,7 @@ mod distributions;
 mod document;
 mod gates;
 mod raw;
+mod steady;
 #[cfg(test)]
 mod tests;
 mod window;

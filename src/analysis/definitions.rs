@@ -17,6 +17,7 @@ pub mod gates;
 pub mod ids;
 pub mod load;
 pub mod rules;
+pub mod steadiness;
 #[cfg(test)]
 mod tests;
 pub mod wording;

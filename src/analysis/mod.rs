@@ -4,4 +4,5 @@ pub mod definitions;
 pub mod percentiles;
 #[cfg(test)]
 pub(crate) mod specimen;
+pub mod statistics;
 pub mod summary;

@@ -11,6 +11,7 @@ mod ledger;
 mod noise;
 mod occupancy;
 mod raw_files;
+mod steady;
 #[cfg(test)]
 mod tests;
 mod window_tally;

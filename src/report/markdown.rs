@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::analysis::definitions::rules::GateState;
 use crate::report::quantity::{between, count, fraction, percent, percentile, rate};
-use crate::report::{fitness, terminal};
+use crate::report::{fitness, steady, terminal};
 use crate::rundir::row::Outcome;
 use crate::rundir::run_json::{Cell, Distribution, RunJson, Window};
 
@@ -98,6 +98,8 @@ fn section_window(md: &mut String, window: &Window) {
     by_conn(md, window);
     work(md, window);
     client(md, window);
+    push(md, &format!("Steady: {}.\n", steady::line(window).replace("   ", "; ")));
+    push(md, &steady::table(window));
     first_requests(md, window);
     verdicts(md, window);
 }

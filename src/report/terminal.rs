@@ -2,6 +2,7 @@
 
 use crate::report::fitness;
 use crate::report::quantity::{between, count, fraction, latency, percent, percentile, rate};
+use crate::report::steady;
 use crate::rundir::run_json::{Cell, Distribution, Requests, RunJson, Throughput, Verdict, VerdictKind, Window};
 use crate::rundir::window::{Load, LoadModel};
 
@@ -73,6 +74,7 @@ impl Paper {
         self.throughput(&window.throughput, window);
         self.rates(window, load);
         self.client(window);
+        self.entry(Tone::Plain, "steady", &steady::line(window));
         self.first_requests(window);
         self.verdicts(window);
     }

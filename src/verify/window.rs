@@ -10,6 +10,7 @@ use super::distributions::{Forbidden, Metric, distribution};
 use super::gates::{self, Evidence};
 use super::max_failed;
 use super::raw::number;
+use super::steady::{self, Bounds};
 use crate::analysis::definitions::load::{self, TokenTrail};
 use crate::analysis::definitions::{self, Columns, per_second, rules, seconds, share, wording};
 use crate::analysis::percentiles::{self, PUBLISHED, Sample};
@@ -87,6 +88,8 @@ impl Recount<'_> {
             }
         }
         let by_conn = self.by_conn(forbidden, &mut verdicts);
+        let bounds = Bounds { opened: self.opened, closed: self.closed, drop: number(self.line, "drop") };
+        let steady = steady::steady(&self.sent, bounds, no_gross, &mut verdicts);
         let counted = || self.ok.iter().filter(|r| r.token_events > 0 && r.completion_tokens.is_some());
         let events: u64 = counted().map(|r| u64::from(r.token_events)).sum();
         let tokens = definitions::tokens(counted().filter_map(|r| r.completion_tokens));
@@ -104,6 +107,7 @@ impl Recount<'_> {
             "by_conn": by_conn,
             "client": client,
             "verdicts": verdicts,
+            "steady": steady,
             "first_requests": self.first_requests(forbidden),
             "tokens_per_event": share(tokens, events),
             "one_token_per_event": (events > 0).then_some(even),
@@ -440,6 +444,13 @@ fn lower_bounds(metric: &str, mut values: Vec<i64>, verdicts: &mut Vec<Value>) {
     }
 }
 
-fn verdict(metric: &str, column: &str, percentile: Option<&str>, kind: &str, figure: Option<f64>, text: &str) -> Value {
+pub(super) fn verdict(
+    metric: &str,
+    column: &str,
+    percentile: Option<&str>,
+    kind: &str,
+    figure: Option<f64>,
+    text: &str,
+) -> Value {
     json!({"metric": metric, "column": column, "percentile": percentile, "kind": kind, "figure": figure, "text": text})
 }
