@@ -16,4 +16,5 @@ mod overview;
 pub mod picture;
 pub mod quantity;
 mod server;
+mod steady;
 pub mod terminal;

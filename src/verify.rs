@@ -16,6 +16,7 @@ mod labels;
 mod ledger;
 mod raw;
 mod server;
+mod steady;
 #[cfg(test)]
 mod tests;
 mod window;

@@ -21,6 +21,7 @@ pub mod labels;
 pub mod load;
 pub mod rules;
 pub mod server;
+pub mod steadiness;
 #[cfg(test)]
 mod tests;
 pub mod wording;

@@ -329,3 +329,21 @@ pub(crate) fn calibration() -> Value {
             "streams": limit(100.0, true), "burst": null},
         "tare": [step(1_000.0, 20.0), step(10_000.0, 100.0)]})
 }
+
+impl Specimen {
+    /// A closed loop of one over `seconds`, its requests evenly spread, the first ten dropped; the answer of each comes
+    /// `later` (by its place, from 0) ns later than it would.
+    pub(crate) fn long(seconds: u64, requests: u64, later: impl Fn(u64) -> u64) -> Specimen {
+        let second = 1_000 * MS;
+        let mut bounds = window(0, 0, second, (1 + seconds) * second);
+        (bounds.drop, bounds.planned) = (10, requests);
+        let row = |id: u64| {
+            let mut row = request(id, second + id * seconds * second / requests);
+            row.phase = if id < 10 { Phase::Warmup } else { Phase::Measured };
+            shift_answer(&mut row, later(id));
+            row
+        };
+        let rows = (0..requests).map(row).collect();
+        Specimen { plan: json!({}), windows: vec![(bounds, rows)], health: Vec::new() }
+    }
+}

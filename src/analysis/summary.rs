@@ -15,9 +15,10 @@ mod ledger;
 mod noise;
 mod occupancy;
 mod raw_files;
-mod server;
 #[cfg(test)]
 mod reported_faults;
+mod server;
+mod steady;
 #[cfg(test)]
 mod tests;
 mod window_tally;

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::analysis::definitions::rules::GateState;
 use crate::disclosure::directory::{Disclosed, NotDisclosed};
 use crate::report::quantity::{between, count, fraction, percent, percentile, rate};
-use crate::report::{card, curves, fitness, goals, intervals, overview, server, terminal};
+use crate::report::{card, curves, fitness, goals, intervals, overview, server, steady, terminal};
 use crate::rundir::row::Outcome;
 use crate::rundir::run_json::{Cell, Distribution, RunJson, Window};
 use crate::workload::hex;
@@ -111,6 +111,8 @@ fn section_window(md: &mut String, window: &Window) {
     }
     of_server(md, window);
     client(md, window);
+    push(md, &format!("Steady: {}.\n", steady::line(window).replace("   ", "; ")));
+    push(md, &steady::table(window));
     first_requests(md, window);
     verdicts(md, window);
 }

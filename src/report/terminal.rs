@@ -1,7 +1,7 @@
 //! A campaign on a terminal, at most 100 columns wide.
 
 use crate::report::quantity::{between, count, fraction, latency, percent, percentile, rate};
-use crate::report::{curves, fitness, goals, intervals, overview, server};
+use crate::report::{curves, fitness, goals, intervals, overview, server, steady};
 use crate::rundir::run_json::{Cell, Distribution, Requests, RunJson, Throughput, Verdict, VerdictKind, Window};
 use crate::rundir::window::{Load, LoadModel};
 
@@ -144,6 +144,7 @@ impl Paper {
         self.goals(window);
         self.server(window);
         self.client(window);
+        self.entry(Tone::Plain, "steady", &steady::line(window));
         self.first_requests(window);
         self.verdicts(window);
     }

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::analysis::definitions::curve::{Over, Shape};
 use crate::analysis::definitions::goals::Answer;
 use crate::analysis::definitions::rules::GateState;
+use crate::analysis::definitions::steadiness::Drift;
 use crate::goals::{RequestMetric, WindowFigure};
 use crate::rundir::disclosed::{Disclosed, Lengths};
 use crate::rundir::window::{Counters, Load};
@@ -133,6 +134,8 @@ pub struct Window {
     pub client: Client,
     /// What is withheld, flagged, printed as an interval.
     pub verdicts: Vec<Verdict>,
+    /// Whether latency stayed what it was.
+    pub steady: Steady,
     /// The first trace ids, apart.
     pub first_requests: Vec<FirstRequest>,
     /// Completion tokens per token event of ok requests that told a count.
@@ -693,6 +696,141 @@ pub struct RunVerdict {
     pub kind: String,
     /// For people.
     pub text: String,
+}
+
+/// Whether latency stayed what it was over a window. Made of gross, of ok requests in order of submit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Steady {
+    /// The gravest of both metrics.
+    pub drift: Drift,
+    /// Time to first token.
+    pub ttft: SteadyMetric,
+    /// Time to last token.
+    pub e2e: SteadyMetric,
+}
+
+/// One metric of it. Kept requests, but for `warm_up`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SteadyMetric {
+    /// Kept requests with a value.
+    pub n: u64,
+    /// How long it took to settle; null with fewer than 50 requests.
+    pub warm_up: Option<WarmUp>,
+    /// Beginning and end; null with fewer than 30.
+    pub thirds: Option<Thirds>,
+    /// What requests remember of those before; null with fewer than 50, or when all are equal.
+    pub autocorrelation: Option<Autocorrelation>,
+    /// The gravest of both percentiles.
+    pub drift: Drift,
+    /// Why drift and change points were not looked for; else null.
+    pub reason: Option<String>,
+    /// What they were looked for in; null when they were not.
+    pub slices: Option<Slices>,
+    /// Trend of the slices' medians; null also when all are equal.
+    pub p50: Option<SliceTrend>,
+    /// Of their 95th percentiles.
+    pub p95: Option<SliceTrend>,
+    /// Where the level of the slices' medians changed; empty when there are none, or `slices` is null.
+    pub change_points: Vec<ChangePoint>,
+}
+
+/// How long latency took to settle, by MSER-5 over all ok requests, the dropped ones included.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WarmUp {
+    /// Ok requests looked at.
+    pub n: u64,
+    /// The first so many, in order of submit, are better cut off.
+    pub cut: u64,
+    /// Those among them that are kept.
+    pub kept_in_cut: u64,
+    /// Median of the kept in the cut, ms; null when there are none.
+    pub before_ms: Option<f64>,
+    /// Median of those after it, ms.
+    pub after_ms: Option<f64>,
+    /// Two-sided probability (rank sum, for the autocorrelation of the rest) that the two are alike; null when there is
+    /// nothing to compare.
+    pub p: Option<f64>,
+    /// The cut is half of all, the most that the rule may take: it may not have settled at all.
+    pub at_limit: bool,
+    /// Kept requests are cut, and they differ from the rest: more should be dropped.
+    pub longer_than_dropped: bool,
+}
+
+/// Medians of the first and the last third of the requests.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Thirds {
+    /// Of the first third, ms.
+    pub first_ms: f64,
+    /// Of the last, ms.
+    pub last_ms: f64,
+    /// Last over first.
+    pub ratio: Option<f64>,
+}
+
+/// What requests remember of those before them, by rank.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Autocorrelation {
+    /// Correlation of neighbours.
+    pub lag_1: f64,
+    /// Integrated autocorrelation time in requests, 1 for independent ones.
+    pub time: f64,
+    /// n over that.
+    pub n_eff: f64,
+    /// `time` is at least, `n_eff` at most, what is said: longer lags were not summed.
+    pub at_most: bool,
+}
+
+/// Slices of equal time from the first kept submit to the last.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Slices {
+    /// How many.
+    pub n: u64,
+    /// Length of each.
+    pub length_s: f64,
+    /// Requests in the emptiest.
+    pub fewest_requests: u64,
+    /// Integrated autocorrelation time in requests once trend or levels are taken off; a slice holds twice that.
+    pub autocorrelation_time: f64,
+}
+
+/// Mann and Kendall's test and the slope of Theil and Sen over one percentile of the slices.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SliceTrend {
+    /// Whether that is a drift.
+    pub drift: Drift,
+    /// Pairs of slices that rise less pairs that fall.
+    pub s: i64,
+    /// Two-sided probability of that without a trend.
+    pub p: f64,
+    /// Correlation of neighbouring slices that p and intervals allow for.
+    pub lag_1: f64,
+    /// Slope.
+    pub ms_per_10_min: f64,
+    /// Its 95 % interval.
+    pub ms_per_10_min_ci: [f64; 2],
+    /// Slope as a share of the median slice.
+    pub share_per_10_min: Option<f64>,
+    /// Its 95 % interval.
+    pub share_per_10_min_ci: Option<[f64; 2]>,
+}
+
+/// A new level.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChangePoint {
+    /// Where its first slice begins, from the window's opening.
+    pub at_s: f64,
+    /// Median of the slices of the level before, ms.
+    pub before_ms: f64,
+    /// Of this one, ms.
+    pub after_ms: f64,
 }
 
 /// One of the first requests of a window.

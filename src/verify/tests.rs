@@ -316,6 +316,7 @@ fn the_verifier_shares_no_code_with_the_writer() {
         include_str!("gates.rs"),
         include_str!("labels.rs"),
         include_str!("raw.rs"),
+        include_str!("steady.rs"),
         include_str!("window.rs"),
     ];
     let allowed = [
@@ -642,4 +643,58 @@ fn two_million_events() {
     derive(dir.path());
     println!("summarised");
     verify(dir.path()).unwrap();
+}
+
+/// Windows that are long enough for slices: steady, drifting, with a new level, with long memory, with few requests.
+#[test]
+fn long_windows_verify() {
+    let scatter = |id: u64| (id * 7_919 % 1_009) * 2 * US;
+    let level = |id: u64| if id < 700 { 0 } else { 2 * MS };
+    type Course<'a> = (u64, u64, &'a dyn Fn(u64) -> u64);
+    let courses: [Course; 6] = [
+        (130, 1_310, &scatter),
+        (130, 1_310, &|id| scatter(id) + id * 2 * US),
+        (150, 1_210, &|id| scatter(id) + level(id)),
+        (1_200, 1_500, &|id| scatter(id) + (id / 60 % 7) * MS),
+        (125, 251, &scatter),
+        (130, 320, &|id| scatter(id) + if id < 60 { 9 * MS } else { 0 }),
+    ];
+    let mut drifts = Vec::new();
+    for (seconds, requests, later) in courses {
+        let dir = tempfile::tempdir().unwrap();
+        let mut specimen = Specimen::long(seconds, requests, later);
+        let mut dice = Dice(seconds * requests);
+        for row in &mut specimen.windows[0].1 {
+            // uneven, some at one moment, and some that do not count
+            let late = dice.roll(80) * MS * dice.roll(2);
+            row.submit = row.submit.map(|t| t + late);
+            crate::analysis::specimen::shift_answer(row, late);
+            if dice.one_in(90) {
+                *row = failed(row.clone(), "transport");
+            }
+        }
+        publish(&mut specimen, dir.path());
+        let found = verify(dir.path());
+        assert!(found.is_ok(), "{seconds} s: {}", found.unwrap_err());
+        let run = summarise(dir.path()).unwrap();
+        drifts.push(json!(run.cells[0].windows[0].steady.drift).as_str().unwrap_or_default().to_string());
+        let text = fs::read_to_string(dir.path().join("report.md")).unwrap();
+        assert!(text.contains("\nSteady: warm-up ") && text.contains("| ttft | 1,") == (requests > 400), "{text}");
+    }
+    assert_eq!(drifts[..2], ["steady", "drifting"]);
+}
+
+#[test]
+fn a_changed_figure_of_steadiness_is_found() {
+    for (from, to) in [
+        ("\"n_eff\": ", "\"n_eff\": 1"),
+        ("\"drift\": \"steady\"", "\"drift\": \"drifting\""),
+        ("\"cut\": ", "\"cut\": 1"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        publish(&mut Specimen::long(130, 1_310, |id| id * 7_919 % 1_009 * US), dir.path());
+        change(dir.path(), "run.json", from, to);
+        let found = verify(dir.path()).unwrap_err().to_string();
+        assert!(found.contains("cells[0].windows[0].steady."), "{found}");
+    }
 }

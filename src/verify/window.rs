@@ -13,6 +13,7 @@ use super::goals::Judged;
 use super::max_failed;
 use super::raw::number;
 use super::server;
+use super::steady::{self, Bounds};
 use crate::analysis::definitions::load::{self, TokenTrail};
 use crate::analysis::definitions::{self, Columns, per_second, rules, seconds, share, wording};
 use crate::analysis::percentiles::{self, PUBLISHED, Sample};
@@ -99,6 +100,8 @@ impl Recount<'_> {
             window: &json!({"throughput": throughput, "metrics": metrics}),
         };
         let goals = judged.by(plan);
+        let bounds = Bounds { opened: self.opened, closed: self.closed, drop: number(self.line, "drop") };
+        let steady = steady::steady(&self.sent, bounds, no_gross, &mut verdicts);
         let (model_echoes, other_model) = server::echoes(&self.ok, plan);
         verdicts.extend(other_model);
         let counted = || self.ok.iter().filter(|r| r.token_events > 0 && r.completion_tokens.is_some());
@@ -118,6 +121,7 @@ impl Recount<'_> {
             "by_conn": by_conn,
             "client": client,
             "verdicts": verdicts,
+            "steady": steady,
             "first_requests": self.first_requests(forbidden),
             "tokens_per_event": share(tokens, events),
             "one_token_per_event": (events > 0).then_some(even),
@@ -470,6 +474,13 @@ fn lower_bounds(metric: &str, column: &str, mut values: Vec<i64>, verdicts: &mut
     }
 }
 
-fn verdict(metric: &str, column: &str, percentile: Option<&str>, kind: &str, figure: Option<f64>, text: &str) -> Value {
+pub(super) fn verdict(
+    metric: &str,
+    column: &str,
+    percentile: Option<&str>,
+    kind: &str,
+    figure: Option<f64>,
+    text: &str,
+) -> Value {
     json!({"metric": metric, "column": column, "percentile": percentile, "kind": kind, "figure": figure, "text": text})
 }

@@ -1,7 +1,7 @@
 //! A definition id for every metric and column: what is subtracted from what, in the names of `requests.jsonl`.
 
 /// Metric, column (`value` where a metric is one distribution), id.
-pub const ALL: [(&str, &str, &str); 44] = [
+pub const ALL: [(&str, &str, &str); 49] = [
     ("ttft", "gross", "ttft.gross=first_token.seen-submit"),
     ("ttft", "tare", "ttft.tare=gross-upload-net"),
     ("ttft", "net", "ttft.net=first_token.arrived-wire_out;lo:first_token.arrived_lo-wire_out"),
@@ -58,4 +58,13 @@ pub const ALL: [(&str, &str, &str); 44] = [
         "curve=percentile over ascending load;rising|falling|flat|non_monotone by the figures themselves",
     ),
     ("noise", "value", "noise=max|a-b|/mean(a,b)"),
+    ("steady", "warm_up", "mser5;gross;ok by submit;cut<=n/2;longer if kept in it,rank-sum p<.01,>1%"),
+    (
+        "steady",
+        "drift",
+        "mann-kendall(ties,lag-1 variance)+theil-sen on slices' p50,p95;p<.01,ci95 excl 0,>=1%/max(10min,span)",
+    ),
+    ("steady", "slices", "equal time;30s,20..60,>=10;>=20 requests and 2 tau each;window>=120s"),
+    ("steady", "change_points", "optimal partition of slices' p50;bounded squares;penalty 14;>=3 slices"),
+    ("steady", "n_eff", "n_eff=n/tau;tau=geyer initial monotone sequence of ranks' autocorrelation;ok kept by submit"),
 ];

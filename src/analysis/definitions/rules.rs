@@ -126,6 +126,37 @@ pub const WORST_CPU_NS: u64 = 5_000_000_000;
 /// Span of the worst run-queue share, in ns.
 pub const WORST_RUN_DELAY_NS: u64 = 1_000_000_000;
 
+/// Drift is sought in windows of this length at least, in ns: over less, a server's own cycles are taken for one.
+pub const DRIFT_WINDOW_NS: u64 = 120_000_000_000;
+/// And only when the kept requests were submitted over this share of it at least; the first ones are warm-up.
+pub const DRIFT_SPREAD: f64 = 0.9;
+/// Requests that each slice needs: for its p95, and so that its median is nearly normal.
+pub const SLICE_REQUESTS: u64 = 20;
+/// Autocorrelation times that each slice needs, in requests: by simulation the false alarms of drift rise above 1 in 100
+/// where a slice is shorter than what its requests remember.
+pub const SLICE_TIMES: f64 = 2.0;
+/// Length of a slice, in ns, where the window is long enough for more than the usual number.
+pub const SLICE_NS: u64 = 30_000_000_000;
+/// Fewest, usual and most slices. Fewer than 10 are no ground for the normal approximation of Mann and Kendall's test;
+/// beyond 60 longer slices find the same slope.
+pub const SLICES: (u64, u64, u64) = (10, 20, 60);
+/// A drift is certain below this probability.
+pub const DRIFT_P: f64 = 0.01;
+/// Slopes are told per this time, in ns: 10 minutes.
+pub const DRIFT_PER_NS: f64 = 600e9;
+/// Smallest change of a latency that matters, as a share of it.
+pub const RELEVANT: f64 = 0.01;
+/// Slices are taken to scatter by this share of their level at least when change points are sought: a constant server
+/// has no noise, and each us would be a level.
+pub const LEVEL_NOISE: f64 = 0.005;
+/// The requests that MSER-5 would cut beyond the dropped ones must differ from the rest with this probability: alone the
+/// rule cuts more than 10 of 310 independent values in one case of five, of long-tailed ones in two.
+pub const WARM_UP_P: f64 = 0.01;
+/// Effective n below this share of n is flagged.
+pub const INDEPENDENT: f64 = 0.5;
+/// Requests from which the first and last third are told: ten each.
+pub const THIRDS_N: usize = 30;
+
 /// How far apart the ends of a net percentile are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Width {

@@ -254,6 +254,55 @@ fn change(first: f64, last: f64) -> String {
     }
 }
 
+/// MSER-5 cuts kept requests, and they differ from the rest.
+pub fn warm_up_longer(cut: u64, dropped: u64, before_ms: f64, after_ms: f64) -> String {
+    format!(
+        "warm-up longer than dropped: the first {cut} requests (MSER-5), {dropped} are dropped; median {before_ms:.3} ms in \
+         those kept of them, {after_ms:.3} ms after; drop more (--drop)"
+    )
+}
+
+/// Neighbouring requests resemble each other.
+pub fn dependent(n_eff: f64, at_most: bool, n: u64) -> String {
+    let at_most = if at_most { "at most " } else { "" };
+    format!("intervals assume independent requests: effective n is {at_most}{n_eff:.0} of {n}")
+}
+
+/// A percentile that rises or falls over the window; share and interval per 10 minutes.
+pub fn drifting(percentile: &str, ms: f64, share: f64, ends: [f64; 2], p: f64) -> String {
+    let [share, lo, hi] = [share, ends[0], ends[1]].map(|s| s * 100.0);
+    format!(
+        "drifting: {percentile} moves by {share:+.1} % ({ms:+.3} ms) per 10 min, 95 % interval {lo:+.1} to {hi:+.1} % \
+         (p {p:.2e}); a window that is not steady has no one figure"
+    )
+}
+
+/// Where a level begins that differs from the one before: seconds from the window's opening, ms before and after.
+pub fn level_changed(changes: &[(f64, f64, f64)]) -> String {
+    let each = |(at, before, after): &(f64, f64, f64)| format!("{before:.3} to {after:.3} ms at {at:.1} s");
+    format!("the level changed: p50 {}", changes.iter().map(each).collect::<Vec<_>>().join(", "))
+}
+
+/// Why nothing is said of a drift: the window was short.
+pub fn window_too_short(window_s: f64) -> String {
+    format!("{window_s:.1} s, needs {:.0}", rules::DRIFT_WINDOW_NS as f64 / 1e9)
+}
+
+/// Its requests were sent in a part of it.
+pub fn requests_not_spread(span_s: f64, window_s: f64) -> String {
+    format!("requests of {span_s:.1} of {window_s:.1} s")
+}
+
+/// Slices would hold too few requests.
+pub fn slices_too_small(needed: u64) -> String {
+    format!("too few requests for {} slices of {needed}", rules::SLICES.0)
+}
+
+/// The gates withhold what it is made of.
+pub fn steady_withheld() -> String {
+    "gross is withheld".into()
+}
+
 /// A share in percent, as precise as its size asks for.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;

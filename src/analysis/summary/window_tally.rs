@@ -9,6 +9,7 @@ use super::fitness::{self, Signals};
 use super::goals::{self, Keeping};
 use super::ledger::Ledger;
 use super::occupancy::Occupancy;
+use super::steady::Course;
 use super::{Context, SummaryError};
 use crate::analysis::definitions::load::{self, TokenTrail};
 use crate::analysis::definitions::{self, per_second, rules, seconds, share, wording};
@@ -40,6 +41,7 @@ pub(super) struct WindowTally<'a> {
     schedule: Schedule,
     work: Work,
     latency: Latency,
+    course: Course,
     ledger: Ledger,
     disclosed: DisclosedTally,
     client_failures: u64,
@@ -136,6 +138,7 @@ impl<'a> WindowTally<'a> {
             schedule: Schedule::default(),
             work: Work::default(),
             latency: Latency::default(),
+            course: Course::default(),
             ledger: Ledger::default(),
             disclosed: DisclosedTally::default(),
             client_failures: 0,
@@ -205,8 +208,9 @@ impl<'a> WindowTally<'a> {
             let counts = row.outcome == Outcome::Ok && row.phase == Phase::Measured;
             schedule.dispatched.push(Dispatched { action, end, due: row.due, counts });
         }
-        if let (Outcome::Ok, Some((_, end))) = (row.outcome, in_flight) {
-            self.work.ended_ok.push(end);
+        if row.outcome == Outcome::Ok {
+            self.work.ended_ok.extend(in_flight.map(|(_, end)| end));
+            self.course.take(row, definitions::ttft(row).gross, definitions::e2e(row).gross);
         }
         self.work.trails.push(TokenTrail::of(row));
         self.work.prompts.extend(load::prompt_read(row).zip(row.prompt_tokens));
@@ -306,6 +310,7 @@ impl<'a> WindowTally<'a> {
         let (mut metrics, by_conn) = self.latency.print(withheld, &mut verdicts);
         (metrics.lateness, metrics.dispatch_delay) = late.print();
         [metrics.ttft.calibrated, metrics.ttfo.calibrated, metrics.e2e.calibrated] = calibrated;
+        let steady = self.course.judge(bounds, withheld.gross, &mut verdicts);
         for first in &mut self.first_requests {
             first.ttft_gross_ms = first.ttft_gross_ms.filter(|_| !withheld.gross);
             first.ttft_net_ms = first.ttft_net_ms.filter(|_| !withheld.net);
@@ -337,6 +342,7 @@ impl<'a> WindowTally<'a> {
             by_conn,
             client,
             verdicts,
+            steady,
             first_requests: self.first_requests,
             tokens_per_event: share(self.chunking.counted_tokens, self.chunking.counted_events),
             one_token_per_event: (self.chunking.counted_events > 0).then_some(self.chunking.uneven == 0),
@@ -672,6 +678,6 @@ fn other_model(echoes: &BTreeMap<String, u64>, ok: u64, asked: &str) -> Option<V
     Some(verdict("model", "*", VerdictKind::Flag, Some(answers as f64), text))
 }
 
-fn verdict(metric: &str, column: &str, kind: VerdictKind, figure: Option<f64>, text: String) -> Verdict {
+pub(super) fn verdict(metric: &str, column: &str, kind: VerdictKind, figure: Option<f64>, text: String) -> Verdict {
     Verdict { metric: metric.into(), column: column.into(), percentile: None, kind, figure, text }
 }

@@ -1,0 +1,94 @@
+//! When a window counts as steady: the formulas over its slices and over what its requests remember of each other.
+//!
+//! The series is gross (what the client saw), of ok requests in order of `submit`, ties by value. Drift and change points
+//! are sought in slices of equal time from the first kept `submit` to the last: `p50` and `p95` of each slice.
+
+use serde::{Deserialize, Serialize};
+
+use super::rules;
+use crate::analysis::statistics::trend::Trend;
+use crate::analysis::statistics::{autocorrelation, levels};
+
+/// What can be said of a window's drift.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Drift {
+    /// It rises or falls: p below [`rules::DRIFT_P`], the interval of the slope excludes 0, and it is large enough to
+    /// matter.
+    Drifting,
+    /// Looked for, not found.
+    Steady,
+    /// Not looked for: too little time, or too few requests. Never the same as unstable.
+    TooShortToTell,
+    /// The gates withhold gross, and everything made of it.
+    Withheld,
+}
+
+impl Drift {
+    /// The gravest of two: one series that drifts is enough, and all must have been looked at.
+    pub fn and(self, other: Drift) -> Drift {
+        let gravity = [Drift::Steady, Drift::TooShortToTell, Drift::Withheld, Drift::Drifting];
+        let of = |drift| gravity.iter().position(|g| *g == drift);
+        if of(other) > of(self) { other } else { self }
+    }
+}
+
+/// A slope in the units that it is printed in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Per10Min {
+    /// ms.
+    pub ms: f64,
+    /// 95 % interval, ms.
+    pub ms_ci: [f64; 2],
+    /// The same as a share of the median slice; None where that is not positive.
+    pub share: Option<f64>,
+    /// Its interval.
+    pub share_ci: Option<[f64; 2]>,
+}
+
+/// A slope per slice, in ms, over slices of `slice_ns`; `level` is the median of the slices, in ms.
+pub fn per_10_min(trend: &Trend, slice_ns: f64, level: f64) -> Per10Min {
+    let factor = rules::DRIFT_PER_NS / slice_ns;
+    let [ms, lo, hi] = [trend.slope, trend.lo, trend.hi].map(|slope| slope * factor);
+    let of_level = |ms: f64| (level > 0.0).then(|| ms / level);
+    Per10Min { ms, ms_ci: [lo, hi], share: of_level(ms), share_ci: of_level(lo).zip(of_level(hi)).map(|(a, b)| [a, b]) }
+}
+
+/// Whether a trend is a drift. A change of less than [`rules::RELEVANT`] of the level, over 10 minutes or over the window
+/// if that is longer, is none however certain.
+pub fn drift(trend: &Trend, per_10_min: &Per10Min, span_ns: f64) -> Drift {
+    let certain = trend.p < rules::DRIFT_P && (trend.lo > 0.0 || trend.hi < 0.0);
+    let periods = (span_ns / rules::DRIFT_PER_NS).max(1.0);
+    let relevant = per_10_min.share.is_some_and(|share| share.abs() * periods >= rules::RELEVANT);
+    if certain && relevant { Drift::Drifting } else { Drift::Steady }
+}
+
+/// How many slices a span is cut into if it holds enough requests: of [`rules::SLICE_NS`] each, within
+/// [`rules::SLICES`].
+pub fn slices_wanted(span_ns: u64) -> u64 {
+    let (_, usual, most) = rules::SLICES;
+    (span_ns / rules::SLICE_NS).clamp(usual, most)
+}
+
+/// Requests that a slice needs when neighbours resemble each other over `time` places.
+pub fn slice_needs(time: f64) -> u64 {
+    ((rules::SLICE_TIMES * time).ceil() as u64).max(rules::SLICE_REQUESTS)
+}
+
+/// Over how many places requests resemble each other when what the slices do as a whole is taken off: its trend or its
+/// levels, whichever leaves less. 1 where that cannot be told.
+pub fn memory_of_rest(slices: &[Vec<f64>], medians: &[f64], cuts: &[usize], slope: f64) -> f64 {
+    let rests = [levels::less_trend(slices, slope), levels::less_levels(slices, medians, cuts)];
+    let [a, b] = rests.map(|rest| autocorrelation::of_ranks(&rest).map_or(1.0, |memory| memory.time));
+    a.min(b)
+}
+
+/// Whether two levels differ enough to matter.
+pub fn differs(before_ms: f64, after_ms: f64) -> bool {
+    (before_ms - after_ms).abs() > rules::RELEVANT * after_ms.abs()
+}
+
+/// Whether intervals that take requests as independent are too narrow by more than a factor of about 1.4.
+pub fn depends(n_eff: f64, n: u64) -> bool {
+    n_eff < rules::INDEPENDENT * n as f64
+}
