@@ -575,7 +575,7 @@ fn compare_runs(args: &CompareArgs) -> anyhow::Result<u8> {
 
 fn verify_dir(args: &VerifyArgs) -> u8 {
     match verify::verify(&args.dir) {
-        Ok(verified) => match tarebench::evidence::verify(&args.dir) {
+        Ok(verified) => match tarebench::evidence::verify(&args.dir, verified.published) {
             Ok(comparisons) => {
                 let also = if comparisons > 0 { "; so are the comparisons with the mock's log" } else { "" };
                 tell(&format!("{verified}{also}\n"));

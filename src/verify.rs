@@ -41,6 +41,8 @@ pub struct Verified {
     pub windows: usize,
     /// Lines of `run.json` and `boxes.json` recomputed and found equal.
     pub lines: usize,
+    /// The run came to the point at which its figures are published; one that crashed before has at most some of them.
+    pub published: bool,
     /// What a reader must know: half-written last lines, windows without an end.
     pub notes: Vec<String>,
 }
@@ -125,7 +127,7 @@ pub fn verify(dir: &Path) -> Result<Verified, Difference> {
     if published("report.md") {
         lines += derived(dir, recomputed)?;
     }
-    Ok(Verified { rows: raw.rows, windows: raw.windows.len(), lines, notes })
+    Ok(Verified { rows: raw.rows, windows: raw.windows.len(), lines, published: !broken_off, notes })
 }
 
 /// `boxes.json` and `report.md` are derived: they must be what the recomputed numbers say. Gives the lines of boxes.json.

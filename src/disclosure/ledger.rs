@@ -450,11 +450,12 @@ fn with_counts(fields: &Value, [runs, of_plan, of_target]: [Value; 3]) -> Value 
 }
 
 impl Place {
+    /// The way there as the run directory was given, where that leads there.
     fn shown(&self) -> String {
-        let near = self.dir.parent().map(|dir| dir.join(FILE)).filter(|near| {
-            self.ledger.as_ref().is_some_and(|ledger| near.canonicalize().is_ok_and(|near| near == *ledger))
-        });
-        near.as_ref().or(self.ledger.as_ref()).map_or_else(|| FILE.to_owned(), |path| path.display().to_string())
+        let Some(ledger) = &self.ledger else { return FILE.to_owned() };
+        let above = self.dir.ancestors().skip(1).map(|dir| dir.join(FILE));
+        let is_it = |near: &PathBuf| near.canonicalize().is_ok_and(|near| near == *ledger);
+        above.take(2).find(is_it).unwrap_or_else(|| ledger.clone()).display().to_string()
     }
 
     fn not_there(&self, why: &Unavailable) -> String {

@@ -5,7 +5,11 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
+use std::time::Duration;
+use tarebench::interleave::{Order, Sequence};
 use tarebench::rundir::row::Row;
 
 fn jsonl(path: &Path) -> Vec<Value> {
@@ -75,7 +79,8 @@ fn two_servers_take_turns_and_each_has_a_whole_run() {
     assert!(matches!(done.code, Some(0 | 3)), "{:?} {}{}", done.code, done.out, done.err);
     let (a, b) = (place.dir.join("a"), place.dir.join("b"));
     assert!(done.out.contains(&format!("tarebench compare {} {}", a.display(), b.display())), "{}", done.out);
-    assert!(done.out.lines().all(|line| line.chars().count() <= 100), "{}", done.out);
+    let narrow = |line: &str| line.chars().count() <= 100 || line.contains(place.out());
+    assert!(done.out.lines().all(narrow), "{}", done.out);
     [&a, &b].iter().for_each(|dir| assert_verifies(dir));
 
     let plans = [plan(&a), plan(&b)];
@@ -105,8 +110,7 @@ fn two_servers_take_turns_and_each_has_a_whole_run() {
         found
     };
     let (of_a, of_b) = (ttfts(&all[0]), ttfts(&all[1]));
-    assert!(of_b[0] >= 150_000_000, "the slow mock's time is a floor: {}", of_b[0]);
-    assert!(of_a[of_a.len() / 2] < of_b[0], "{} of the fast one", of_a[of_a.len() / 2]);
+    assert!(of_a[of_a.len() / 2] < of_b[0], "most of A come before any of B: {of_a:?}, {of_b:?}");
 
     // who has no turn sleeps: a worker without looking up, a recorder but for what it had still to do
     let worker = |dir: &Path| jsonl(&dir.join("windows.jsonl"))[0]["workers"][0]["tid"].as_u64().expect("a tid");
@@ -185,10 +189,74 @@ fn an_interrupt_leaves_both_arms_complete_as_interrupted() {
     assert_eq!(dirs.iter().filter(|dir| has_rows(dir)).count(), 1, "the other one's turn had not come");
 }
 
+/// A server that keeps connections, and closes each once it has been idle after a reply for a third of a second.
+fn closing_idle_connections() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("bound"));
+    std::thread::spawn(move || {
+        for socket in listener.incoming().flatten() {
+            std::thread::spawn(move || while let Ok(true) = answer_next(&socket) {});
+        }
+    });
+    url
+}
+
+/// Reads a request and answers it; false when the client has closed.
+fn answer_next(socket: &TcpStream) -> std::io::Result<bool> {
+    let (mut reader, mut writer) = (BufReader::new(socket), socket);
+    let (mut head, mut length) = (String::new(), 0);
+    while !head.ends_with("\r\n\r\n") {
+        let begun = head.len();
+        if reader.read_line(&mut head)? == 0 {
+            return Ok(false);
+        }
+        let line = head[begun..].to_ascii_lowercase();
+        length = line.strip_prefix("content-length:").and_then(|n| n.trim().parse().ok()).unwrap_or(length);
+    }
+    reader.read_exact(&mut vec![0; length])?;
+    let (kind, body) = match head.starts_with("POST") {
+        true => {
+            let token = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"A\"}}]}\n\n";
+            let finish = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+            ("text/event-stream", format!("{token}{finish}data: [DONE]\n\n"))
+        }
+        false => ("application/json", "{\"data\":[{\"id\":\"mock\"}]}".to_owned()),
+    };
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n", body.len());
+    writer.write_all((head + &body).as_bytes())?;
+    // only after a reply: a connection that was opened ahead waits as long as it must
+    socket.set_read_timeout(Some(Duration::from_millis(333)))?;
+    Ok(true)
+}
+
+/// Connections that the server closed while the other arm had its turn are opened anew before the next window, however
+/// many they are, and their first requests are told apart from warm and cold ones.
+#[test]
+fn connections_lost_while_idle_are_reopened_and_lose_no_request() {
+    const AT_ONCE: usize = 30;
+    let a_first = |seed: &u64| Sequence::draw(Order::Abba, *seed, 1, 2).letters() == "ABBA";
+    let seed = (0..).find(a_first).expect("one of two").to_string();
+    let slow = MockProcess::start(&["--ttft", "300", "--itl", "0.2"], &[]);
+    let place = Place::new();
+    let targets = ["run", "--base-url", &closing_idle_connections(), "--interleave", &slow.url, "--seed", &seed];
+    let work = ["--max-concurrency", "30", "--num-prompts", "90", "--drop", "0", "--windows", "2"];
+    let done = tarebench(&[&targets[..], &work, &["--length-scale", "0.05", "--out", place.out()]].concat());
+    assert!(matches!(done.code, Some(0 | 3)), "{:?} {}{}", done.code, done.out, done.err);
+    let dir = place.dir.join("a");
+    assert_verifies(&dir);
+    let rows = rows(&dir);
+    let reopened = |window: u32| {
+        let of = rows.iter().filter(|r| r.window == window && r.flags.iter().any(|flag| flag == "reopened"));
+        of.count()
+    };
+    assert_eq!((rows.len(), reopened(0), reopened(1)), (180, 0, AT_ONCE));
+    assert!(rows.iter().all(|r| r.retries == 0 && r.error.is_none()), "no request was lost on a closed connection");
+}
+
 #[test]
 fn a_second_server_that_is_not_there_leaves_nothing_behind() {
     let mock = MockProcess::start(&[], &[]);
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
     let place = Place::new();
     let other = format!("http://{nobody}");
     let done = tarebench(&["run", "--base-url", &mock.url, "--interleave", &other, "--out", place.out()]);

@@ -312,9 +312,12 @@ fn an_old_directory_used_again_keeps_its_old_lines_in_the_ledger() {
     assert_eq!(ledger_at(&place.dir, &["--verify"]).code, Some(0));
 }
 
+/// Puts something where the ledger would be.
+type Block = fn(PathBuf);
+
 #[test]
 fn a_parent_without_room_for_a_ledger_is_said_and_survived() {
-    let blocked: [(fn(PathBuf), &str); 2] = [
+    let blocked: [(Block, &str); 2] = [
         (|path| fs::create_dir_all(path).expect("made"), "it is no file"),
         (
             |path| {

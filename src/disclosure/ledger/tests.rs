@@ -180,9 +180,11 @@ fn a_line_is_never_glued_to_half_a_line_and_the_break_stays() {
     assert_eq!(breaks(&text(runs)), 2);
 }
 
+type Tamper = fn(&mut Vec<String>);
+
 #[test]
 fn a_line_changed_removed_or_moved_is_found_where_it_was() {
-    let tries: [(fn(&mut Vec<String>), &str); 5] = [
+    let tries: [(Tamper, &str); 5] = [
         (|lines| lines[2] = lines[2].replace("\"model\":\"m\"", "\"model\":\"n\""), "line 3: was changed"),
         (|lines| drop(lines.remove(2)), "line 3: was cut off from the line before it"),
         (|lines| drop(lines.remove(0)), "line 1: was cut off from the line before it"),
