@@ -344,6 +344,6 @@ impl Specimen {
             row
         };
         let rows = (0..requests).map(row).collect();
-        Specimen { plan: json!({}), windows: vec![(bounds, rows)], health: Vec::new() }
+        Specimen { plan: json!({}), windows: vec![(bounds, rows)], health: Vec::new(), scrapes: Vec::new() }
     }
 }

@@ -85,6 +85,14 @@ impl Disclosed {
         Ok(Disclosed { plan, digests, boxes })
     }
 
+    /// Of a run without a directory.
+    #[cfg(test)]
+    pub(crate) fn in_memory(run: &RunJson) -> Disclosed {
+        let (plan, digests) = (serde_json::json!({}), vec![("requests.jsonl", "0".repeat(64))]);
+        let boxes = fill(&Facts { run, plan: &plan, ledger: None, digests: &digests, fault: None });
+        Disclosed { plan, digests, boxes }
+    }
+
     /// The same of a directory, with its run: from the raw files; where they do not give figures, from `run.json`, and
     /// the boxes say what is wrong.
     ///

@@ -3,6 +3,7 @@
 use super::*;
 use crate::analysis::definitions;
 use crate::analysis::specimen::{MS, Specimen, US, failed, request, shift_answer, stamp, window};
+use crate::disclosure::directory::Disclosed;
 use crate::report::{markdown, terminal};
 use crate::rundir::row::{Outcome, Row, Stamp};
 use crate::rundir::run_json::Distribution;
@@ -11,7 +12,8 @@ fn summary(rows: Vec<Row>, concurrency: u32, closed: u64) -> RunJson {
     let dir = tempfile::tempdir().unwrap();
     let mut bounds = window(0, 0, 0, closed);
     bounds.load.concurrency = Some(concurrency);
-    let mut specimen = Specimen { plan: serde_json::json!({}), windows: vec![(bounds, rows)], health: Vec::new() };
+    let windows = vec![(bounds, rows)];
+    let mut specimen = Specimen { plan: serde_json::json!({}), windows, health: Vec::new(), scrapes: Vec::new() };
     specimen.write(dir.path());
     summarise(dir.path()).unwrap()
 }
@@ -65,7 +67,7 @@ fn nothing_succeeded_and_everything_is_null() {
     assert_eq!((w.throughput.whole.requests_per_s, w.throughput.whole.output_tokens_per_s), (Some(0.0), Some(0.0)));
     assert!(run.curves.is_empty() && run.verdicts.iter().any(|v| v.kind == "failed"));
     let json = to_json(&run).unwrap();
-    let text = on_screen(&run) + &markdown::render(&run, &serde_json::json!({}), &[]);
+    let text = on_screen(&run) + &markdown::render(&run, &Disclosed::in_memory(&run));
     for text in [json.as_str(), text.as_str()] {
         assert!(!text.contains("NaN") && !text.contains(" inf") && !text.contains(": inf"), "{text}");
     }
@@ -197,7 +199,7 @@ fn a_reply_in_one_read_has_no_rate_and_is_counted() {
     assert_eq!(w.throughput.whole.output_tokens_per_s, Some(12.0));
     let text = on_screen(&run);
     assert!(text.contains("50 % of token events share a read with another: gap percentiles are withheld"), "{text}");
-    let report = markdown::render(&run, &serde_json::json!({}), &[]);
+    let report = markdown::render(&run, &Disclosed::in_memory(&run));
     assert!(report.contains("| tpot | gross | 2 |") && report.contains("| e2e | gross | 4 |"), "{report}");
 }
 

@@ -337,7 +337,7 @@ fn the_published_curve_is_not_monotone() {
     assert!(curve("net", "p95").is_some() && curve("due", "p50").is_none());
     let text = crate::report::terminal::render(&run, 100, false);
     assert!(text.contains("  ! ttft gross p99 over load is not monotone in window 0: 822.3 -> 631.5 ->"), "{text}");
-    let markdown = crate::report::markdown::render(&run, &serde_json::json!({}), &[]);
+    let markdown = crate::report::markdown::render(&run, &crate::disclosure::directory::Disclosed::in_memory(&run));
     assert!(markdown.contains("## Over load\n\n- ttft gross p50") && markdown.contains(told), "{markdown}");
 }
 
