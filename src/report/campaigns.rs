@@ -70,7 +70,7 @@ fn lines_of(campaign: &Campaign, book: &Book) -> Vec<String> {
 }
 
 /// A line in pieces that fit, those after the first set in.
-fn folded(line: &str) -> Vec<String> {
+pub(super) fn folded(line: &str) -> Vec<String> {
     let mut pieces = Vec::new();
     let mut piece = String::new();
     for word in line.split_inclusive(' ') {

@@ -1,6 +1,7 @@
 //! Two arms that took turns, in short: the percentiles of each window of both beside each other. What follows from them
 //! is for `compare` to say.
 
+use crate::report::campaigns::folded;
 use crate::report::quantity::percentile;
 use crate::report::terminal;
 use crate::rundir::run_json::{Distribution, RunJson, Window};
@@ -18,7 +19,9 @@ pub fn render(arms: [&RunJson; 2], dirs: [&Path; 2]) -> String {
         for verdict in &run.verdicts {
             let place =
                 verdict.cell.zip(verdict.window).map_or_else(String::new, |(c, w)| format!("load {c}, window {w}: "));
-            text.push_str(&format!("         {place}{}\n", verdict.text));
+            for line in folded(&format!("         {place}{}", verdict.text)) {
+                text.push_str(&(line + "\n"));
+            }
         }
     }
     let cells = arms.map(|run| run.cells.as_slice());
