@@ -181,15 +181,16 @@ mod tests {
         Settings { metrics: vec!["ttft.net.p50".parse().expect("a metric")], margin: 0.05 }
     }
 
-    fn try_compare(a: &[PathBuf], b: &[PathBuf], named: &Named) -> Result<Comparison, String> {
-        compare(a, b, &settings(), named).map_err(|e| format!("{e:#}"))
+    fn try_compare(a: &[&PathBuf], b: &[&PathBuf], named: &Named) -> Result<Comparison, String> {
+        let dirs = |of: &[&PathBuf]| of.iter().map(|dir| (*dir).clone()).collect::<Vec<_>>();
+        compare(&dirs(a), &dirs(b), &settings(), named).map_err(|e| format!("{e:#}"))
     }
 
     #[test]
     fn a_later_answer_is_found_in_every_decile_of_directories() {
         let parent = tempfile::tempdir().expect("temporary directory");
         let (a, b) = (published(parent.path(), "a", 0, |_| ()), published(parent.path(), "b", 500, |_| ()));
-        let found = try_compare(&[a], &[b], &Named::default()).expect("compared");
+        let found = try_compare(&[&a], &[&b], &Named::default()).expect("compared");
         assert_eq!(found.differences.iter().map(|d| d.name).collect::<Vec<_>>(), ["base_url"]);
         let cell = &found.cells[0];
         let effect = cell.rows[0].effect.expect("an effect");
@@ -215,7 +216,7 @@ mod tests {
         let stored = &mut run["cells"][0]["windows"][0]["metrics"]["e2e"]["gross"]["p50_ms"];
         *stored = json!(1.0);
         fs::write(&path, run.to_string()).expect("written");
-        let words = try_compare(&[a.clone()], &[b.clone()], &Named::default()).expect_err("edited");
+        let words = try_compare(&[&a], &[&b], &Named::default()).expect_err("edited");
         assert!(
             words.contains("run.json is not what requests.jsonl says: cell 0, window 0: e2e p50 is 1 there"),
             "{words}"
@@ -224,7 +225,7 @@ mod tests {
         let rows = b.join("requests.jsonl");
         let edited = fs::read_to_string(&rows).expect("read").replacen("\"events\":", "\"events\": ", 1);
         fs::write(&rows, edited).expect("written");
-        let words = try_compare(&[a], &[b], &Named::default()).expect_err("a changed row");
+        let words = try_compare(&[&a], &[&b], &Named::default()).expect_err("a changed row");
         assert!(words.contains("does not continue the chain"), "{words}");
     }
 
@@ -241,7 +242,7 @@ mod tests {
             let words = |of: &[&str]| of.iter().map(|w| (*w).to_owned()).collect();
             Named { varies: words(varies), accepted: words(accepted) }
         };
-        let compare = |named: Named| try_compare(std::slice::from_ref(&a), std::slice::from_ref(&b), &named);
+        let compare = |named: Named| try_compare(&[&a], &[&b], &named);
         let words = compare(Named::default()).expect_err("three differences");
         for name in ["x model        x  |  y", "x workload", "x sampling     temperature unknown  |  temperature 0.7"] {
             assert!(words.contains(name), "{name} in {words}");
@@ -266,15 +267,14 @@ mod tests {
         let one = |name: &str| published(parent.path(), name, 0, |plan| plan["base_url"] = "http://x".into());
         let (a1, a2, b1) = (one("a1"), one("a2"), one("b1"));
         let b2 = published(parent.path(), "b2", 0, |_| ());
-        let found = try_compare(&[a1.clone(), a2.clone()], &[b1.clone()], &Named::default()).expect("compared");
+        let found = try_compare(&[&a1, &a2], &[&b1], &Named::default()).expect("compared");
         assert_eq!((found.cells[0].rows[0].a.len(), found.cells[0].rows[0].b.len()), (4, 2));
-        let words = try_compare(&[a1.clone(), a2], &[b1, b2], &Named::default()).expect_err("two servers in one arm");
+        let words = try_compare(&[&a1, &a2], &[&b1, &b2], &Named::default()).expect_err("two servers in one arm");
         assert!(
             words.contains("put together only when they are of one plan") && words.contains("x base_url"),
             "{words}"
         );
-        let words =
-            try_compare(std::slice::from_ref(&a1), std::slice::from_ref(&a1), &Named::default()).expect_err("itself");
+        let words = try_compare(&[&a1], &[&a1], &Named::default()).expect_err("itself");
         assert!(words.contains("are the same run (a1)"), "{words}");
     }
 
@@ -282,8 +282,7 @@ mod tests {
     fn directories_that_are_no_runs() {
         let parent = tempfile::tempdir().expect("temporary directory");
         let a = published(parent.path(), "a", 0, |_| ());
-        let against =
-            |name: &str| try_compare(std::slice::from_ref(&a), &[parent.path().join(name)], &Named::default());
+        let against = |name: &str| try_compare(&[&a], &[&parent.path().join(name)], &Named::default());
         assert!(against("nothing").expect_err("nothing there").contains("no such directory"));
         fs::create_dir(parent.path().join("empty")).expect("made");
         assert!(against("empty").expect_err("empty").contains("not a run directory: plan.json is missing"));

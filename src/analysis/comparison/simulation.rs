@@ -49,7 +49,7 @@ pub struct Chance(Pcg64);
 impl Chance {
     /// The same each time.
     pub fn of_seed(seed: u64) -> Chance {
-        Chance(Pcg64::new(u128::from(seed), 0x7369_6d))
+        Chance(Pcg64::new(u128::from(seed), 0x0073_696d))
     }
 
     fn uniform(&mut self) -> f64 {

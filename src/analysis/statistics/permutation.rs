@@ -60,7 +60,7 @@ impl ShiftTest {
                 deal(&|i| set >> i & 1 == 1);
                 let lowest = set & set.wrapping_neg();
                 let ripple = set + lowest;
-                set = ((ripple ^ set) >> 2) / lowest | ripple;
+                set = (((ripple ^ set) >> 2) / lowest) | ripple;
             }
         } else {
             random_orders(pooled, |order| {
