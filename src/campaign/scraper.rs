@@ -6,9 +6,10 @@ use crate::target::metrics_source::MetricsSource;
 use anyhow::Context;
 use bench_engine::clock::{Clock, SystemClock};
 use bench_engine::units::{Instant, Nanos};
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
@@ -20,9 +21,10 @@ const PACE: Nanos = Nanos::from_secs(1);
 /// From a window's opening to its first scrape, so that a short window has one as well; and the least between two when
 /// they are late.
 const FIRST: Nanos = Nanos::from_millis(500);
-/// Between windows the campaign waits so long for the scrape that parts them; no window is open then.
-const SETTLE: Duration = Duration::from_millis(250);
-/// Before the first window it waits as long as a scrape can take.
+/// Between windows the campaign waits so long for the scrape that parts them, unless the last two were not answered. No window is
+/// open then, and a server that is not busy answers within milliseconds; what comes later would count two windows as one.
+const SETTLE: Duration = Duration::from_secs(2);
+/// Before the first window it waits as long as a scrape usually takes at most.
 const BEGIN: Duration = Duration::from_secs(4);
 
 /// What the scraping thread is told.
@@ -36,10 +38,10 @@ enum Order {
 /// The thread that scrapes, as the campaign sees it.
 pub(super) struct Scraper<'scope> {
     orders: Sender<Order>,
-    /// Whether a scrape that was ordered was answered.
-    taken: Receiver<bool>,
-    /// Whether the last one known was: who does not answer is not waited for.
-    answers: Cell<bool>,
+    /// A scrape that was ordered is over.
+    taken: Receiver<()>,
+    /// Scrapes in a row that were not answered.
+    unanswered: Arc<AtomicU32>,
     thread: ScopedJoinHandle<'scope, anyhow::Result<()>>,
 }
 
@@ -56,17 +58,18 @@ impl<'scope> Scraper<'scope> {
     ) -> anyhow::Result<Self> {
         let (orders, told) = channel();
         let (done, taken) = channel();
-        let mut log = ScrapeLog { source, origin, out };
+        let unanswered = Arc::<AtomicU32>::default();
+        let mut log = ScrapeLog { source, origin, out, unanswered: Arc::clone(&unanswered) };
         let thread = std::thread::Builder::new()
             .name("metrics".to_owned())
             .spawn_scoped(scope, move || log.follow(&told, &done))?;
-        Ok(Scraper { orders, taken, answers: Cell::new(true), thread })
+        Ok(Scraper { orders, taken, unanswered, thread })
     }
 
     /// Scrapes before the first window, and waits for it.
     pub(super) fn before(&self) {
         self.order(Order::Take(None, Moment::Before));
-        self.wait(BEGIN);
+        let _ = self.taken.recv_timeout(BEGIN);
     }
 
     /// A window has been ordered to open at `opened`.
@@ -77,31 +80,32 @@ impl<'scope> Scraper<'scope> {
     /// The last request of a window has ended.
     pub(super) fn closed(&self, cell: u32, window: u32) {
         // answers that came too late to be waited for
-        while let Ok(answered) = self.taken.try_recv() {
-            self.answers.set(answered);
-        }
+        while self.taken.try_recv().is_ok() {}
         self.order(Order::Take(Some((cell, window)), Moment::After));
     }
 
     /// Gives the scrape after a window a moment to be done before the next one opens.
     pub(super) fn settle(&self) {
-        if self.answers.get() {
-            self.wait(SETTLE);
+        if self.is_answered() {
+            let _ = self.taken.recv_timeout(SETTLE);
         }
     }
 
-    fn wait(&self, most: Duration) {
-        self.answers.set(self.taken.recv_timeout(most).unwrap_or(false));
-    }
-
-    /// Scrapes a last time, and ends the thread.
+    /// Scrapes a last time where there is an answer to be had, and ends the thread.
     ///
     /// # Errors
     /// The file could not be written.
     pub(super) fn end(self) -> anyhow::Result<()> {
-        self.order(Order::Take(None, Moment::After));
+        if self.is_answered() {
+            self.order(Order::Take(None, Moment::After));
+        }
         drop(self.orders);
         self.thread.join().map_err(|_| anyhow::anyhow!("the reader of /metrics ended unexpectedly"))?
+    }
+
+    /// Who has not answered twice is not waited for.
+    fn is_answered(&self) -> bool {
+        self.unanswered.load(Ordering::Relaxed) < 2
     }
 
     /// A thread that has ended says why when it is joined.
@@ -115,6 +119,7 @@ struct ScrapeLog<'a, W> {
     source: &'a MetricsSource,
     origin: Instant,
     out: W,
+    unanswered: Arc<AtomicU32>,
 }
 
 /// A window that is being scraped.
@@ -124,7 +129,7 @@ struct Watched {
 }
 
 impl<W: Write> ScrapeLog<'_, W> {
-    fn follow(&mut self, orders: &Receiver<Order>, done: &Sender<bool>) -> anyhow::Result<()> {
+    fn follow(&mut self, orders: &Receiver<Order>, done: &Sender<()>) -> anyhow::Result<()> {
         let mut watched: Option<Watched> = None;
         loop {
             let until = watched.as_ref().map(|w| w.next.saturating_since(SystemClock.now()));
@@ -136,9 +141,9 @@ impl<W: Write> ScrapeLog<'_, W> {
                 (Ok(Order::Opened(place, opened)), _) => watched = Some(Watched { place, next: opened + FIRST }),
                 (Ok(Order::Take(place, moment)), _) => {
                     watched = None;
-                    let answered = self.scrape(place, moment)?;
+                    self.scrape(place, moment)?;
                     // nobody may wait for it any more
-                    let _ = done.send(answered);
+                    let _ = done.send(());
                 }
                 (Err(RecvTimeoutError::Timeout), Some(window)) => {
                     self.scrape(Some(window.place), Moment::During)?;
@@ -149,8 +154,7 @@ impl<W: Write> ScrapeLog<'_, W> {
         }
     }
 
-    /// Writes a line; whether it has figures.
-    fn scrape(&mut self, place: Option<(u32, u32)>, moment: Moment) -> anyhow::Result<bool> {
+    fn scrape(&mut self, place: Option<(u32, u32)>, moment: Moment) -> anyhow::Result<()> {
         let asked = SystemClock.now();
         let (found, rtt_us) = self.source.scrape();
         let took = SystemClock.now().saturating_since(asked);
@@ -169,7 +173,8 @@ impl<W: Write> ScrapeLog<'_, W> {
             rtt_us,
         };
         let line = serde_json::to_string(&row)? + "\n";
-        self.out.write_all(line.as_bytes()).with_context(|| format!("{FILE} cannot be written"))?;
-        Ok(row.error.is_none())
+        let unanswered = if row.error.is_some() { self.unanswered.load(Ordering::Relaxed) + 1 } else { 0 };
+        self.unanswered.store(unanswered, Ordering::Relaxed);
+        self.out.write_all(line.as_bytes()).with_context(|| format!("{FILE} cannot be written"))
     }
 }

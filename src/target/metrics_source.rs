@@ -9,8 +9,11 @@ use serde_json::{Value, json};
 use std::io::ErrorKind;
 use std::time::Duration;
 
-/// Longest wait for a connection, and for each read.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Longest wait for a connection, and for each read. llama.cpp answers between two steps of its decoding: on a busy host
+/// one reading in four took longer than a second.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The same at the start, where nothing waits: the first answer of a busy vLLM took more than a second.
+const PATIENCE_AT_START: Duration = Duration::from_secs(5);
 /// Longest text taken.
 const MOST_BYTES: usize = 8 * 1024 * 1024;
 
@@ -61,7 +64,7 @@ impl MetricsSource {
                 at(target, path)
             }
         };
-        source.first = source.scrape().0;
+        source.first = source.ask(PATIENCE_AT_START).0;
         let told = match &source.first {
             Err(why) => Some(why.clone()),
             Ok(found) if found.values.keys().all(|name| name == PROCESS_START) => {
@@ -117,8 +120,12 @@ impl MetricsSource {
 
     /// Asks once; also the round trip of the connection, when it goes the load's way.
     pub fn scrape(&self) -> (Result<ServerMetrics, String>, Option<u32>) {
-        let reply = match fetch::get_at_most(&self.target, &self.path, &self.fields, PATIENCE, MOST_BYTES) {
-            Err(error) => return (Err(self.told(error)), None),
+        self.ask(PATIENCE)
+    }
+
+    fn ask(&self, patience: Duration) -> (Result<ServerMetrics, String>, Option<u32>) {
+        let reply = match fetch::get_at_most(&self.target, &self.path, &self.fields, patience, MOST_BYTES) {
+            Err(error) => return (Err(self.told(error, patience)), None),
             Ok(reply) => reply,
         };
         let rtt_us = reply.round_trip.rtt_us.filter(|_| self.beside_load);
@@ -136,10 +143,10 @@ impl MetricsSource {
         (found, rtt_us)
     }
 
-    fn told(&self, error: FetchError) -> String {
+    fn told(&self, error: FetchError, patience: Duration) -> String {
         match error {
             FetchError::Io(e) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&e.kind()) => {
-                format!("no answer within {} s", PATIENCE.as_secs())
+                format!("no answer within {} s", patience.as_secs())
             }
             other => printable(&other.to_string(), self.secret.as_deref()),
         }

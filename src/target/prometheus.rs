@@ -124,7 +124,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn one(line: &str) -> Option<(String, Vec<(String, String)>, f64)> {
+    /// Name, labels, value.
+    type Plain = (String, Vec<(String, String)>, f64);
+
+    fn one(line: &str) -> Option<Plain> {
         let found = sample(line)?;
         let labels = found.labels.into_iter().map(|(n, v)| (n.into_owned(), v.into_owned())).collect();
         Some((found.name.into_owned(), labels, found.value))

@@ -45,7 +45,7 @@ const fn known(engine: &'static str, name: &'static str, family: &'static str, o
 
 /// vLLM 0.6 to 0.32, SGLang 0.4 to 0.5 (`--enable-metrics`), TGI 2 and 3, llama.cpp (`--metrics`). Where an engine changed
 /// a name, the newer one stands first.
-const KNOWN: [Known; 39] = [
+const KNOWN: [Known; 40] = [
     known("vllm", "requests_running", "vllm_num_requests_running", Sum),
     known("vllm", "requests_waiting", "vllm_num_requests_waiting", Sum),
     known("vllm", "kv_cache_usage", "vllm_kv_cache_usage_perc", Max),
@@ -85,6 +85,8 @@ const KNOWN: [Known; 39] = [
     known("llama.cpp", "requests_running", "llamacpp_requests_processing", Sum),
     known("llama.cpp", "requests_waiting", "llamacpp_requests_deferred", Sum),
     known("llama.cpp", "prompt_tokens", "llamacpp_prompt_tokens", Sum),
+    // those found in the cache are not among its prompt tokens
+    known("llama.cpp", "prefix_cache_hits", "llamacpp_prompt_tokens_cached", Sum),
     known("llama.cpp", "generation_tokens", "llamacpp_tokens_predicted", Sum),
 ];
 /// Older llama.cpp only; of the share kind, so that it stands apart from the sums above.
@@ -244,10 +246,11 @@ process_start_time_seconds 1.79596e+09
             ("requests_waiting", 1.0),
         ];
         assert_eq!((values(tgi), read(tgi).engine), (named(&expected), Some("tgi")));
-        let llama = "llamacpp:prompt_tokens_total 11\nllamacpp:prompt_tokens_seconds 3\nllamacpp:tokens_predicted_total 22\n\
+        let llama = "llamacpp:prompt_tokens_total 11\nllamacpp:prompt_tokens_cached_total 5\nllamacpp:prompt_tokens_seconds 3\nllamacpp:tokens_predicted_total 22\n\
             llamacpp:tokens_predicted_seconds_total 4\nllamacpp:requests_processing 1\nllamacpp:requests_deferred 0\n";
         let expected = [
             ("generation_tokens", 22.0),
+            ("prefix_cache_hits", 5.0),
             ("prompt_tokens", 11.0),
             ("requests_running", 1.0),
             ("requests_waiting", 0.0),
