@@ -98,7 +98,7 @@ mod tests {
             let cut = of(&series).unwrap();
             let errors = errors(&series);
             let least = errors.iter().copied().fold(f64::INFINITY, f64::min);
-            prop_assert!(cut.values % BATCH == 0 && cut.values / BATCH < errors.len());
+            prop_assert!(cut.values.is_multiple_of(BATCH) && cut.values / BATCH < errors.len());
             prop_assert!(errors[cut.values / BATCH] <= least * (1.0 + 1e-9));
         }
     }
