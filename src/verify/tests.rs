@@ -381,7 +381,7 @@ fn disturbed(trace_id: u64, opened: u64, drop: u64, mood: Mood, dice: &mut Dice)
     row.completion_tokens = Some(dice.roll(9)).filter(|_| !dice.one_in(8));
     row.cached_tokens = Some(dice.roll(9)).filter(|_| dice.one_in(4));
     row.empty_events = dice.roll(3) as u32;
-    row.prompt_tokens = Some(20 + row.due % (1 + row.due % 90)).filter(|_| row.due % 11 > 0);
+    row.prompt_tokens = Some(20 + row.due % (1 + row.due % 90)).filter(|_| !row.due.is_multiple_of(11));
     row.nonce = format!("n{}", row.due % 50);
     row.first_answer = row.last_token.filter(|_| row.due.is_multiple_of(7)).or(row.first_answer);
     row.flags = ["reopened", "keepalive=3", "no_done"].iter().filter(|_| dice.one_in(5)).map(|f| (*f).into()).collect();

@@ -125,33 +125,20 @@ pub(super) fn how_long(sheet: &Sheet<'_>) -> Answer {
             format!("drift of ttft: {}", list.join(", "))
         }
     };
-    let ratios = places.iter().filter_map(|p| first(p.json, &THIRDS)?.as_f64());
+    let ratios = places.iter().filter_map(|p| p.json.pointer(THIRDS)?.as_f64());
     let thirds = range(ratios, |r| format!("{r:.2}"))
         .map_or_else(String::new, |r| format!("last third over first third of each window, median ttft: {r}"));
     let values = json!({
         "seconds": lengths().collect::<Vec<_>>(), "total_s": total, "below_120_s": below, "drift": verdicts,
-        "thirds_ratio": places.iter().map(|p| first(p.json, &THIRDS)).collect::<Vec<_>>(),
+        "thirds_ratio": places.iter().map(|p| p.json.pointer(THIRDS)).collect::<Vec<_>>(),
     });
     Answer::new(Status::Measured, [duration, short, stability, thirds], values)
 }
 
-/// Where a window may keep its verdict on drift, and the ratio of its thirds.
-const DRIFT: [&str; 6] = [
-    "/steady/ttft/drift/verdict",
-    "/steady/ttft/drift",
-    "/steady/drift/ttft/verdict",
-    "/steady/drift/verdict",
-    "/steady/drift",
-    "/steady/verdict",
-];
-const THIRDS: [&str; 4] =
-    ["/steady/ttft/thirds/ratio", "/steady/thirds/ttft/ratio", "/steady/thirds/ratio", "/steady/thirds_ratio"];
+/// Where a window keeps its verdict on drift, and the ratio of its thirds.
+const DRIFT: &str = "/steady/ttft/drift";
+const THIRDS: &str = "/steady/ttft/thirds/ratio";
 
 fn drift(place: &Place<'_>) -> Option<String> {
-    let found = DRIFT.iter().filter_map(|path| place.json.pointer(path)?.as_str()).next()?;
-    Some(found.replace('_', " "))
-}
-
-fn first<'a>(window: &'a Value, paths: &[&str]) -> Option<&'a Value> {
-    paths.iter().filter_map(|path| window.pointer(path)).find(|v| v.is_number())
+    Some(place.json.pointer(DRIFT)?.as_str()?.replace('_', " "))
 }

@@ -141,16 +141,23 @@ pub(super) fn sampling(sheet: &Sheet<'_>) -> Answer {
 }
 
 /// What a server may tell of itself that pins a model down, and of its precision.
-const TELLING: [&str; 9] = [
+const TELLING: [&str; 16] = [
     "engine",
     "version",
+    "build",
+    "image",
+    "model_path",
+    "model_root",
+    "model_revision",
     "dtype",
     "quantization",
     "kv_cache_dtype",
     "max_model_len",
     "tensor_parallel",
-    "image",
-    "model_path",
+    "prefix_caching",
+    "parameters",
+    "device",
+    "gpus",
 ];
 const PRECISION: [&str; 3] = ["dtype", "quantization", "precision"];
 
@@ -194,7 +201,8 @@ pub(super) fn model(sheet: &Sheet<'_>) -> Answer {
         (_, false) => format!("REPLIES NAME ANOTHER MODEL: {}", others.join(", ")),
     };
     let tells = |key: &str| {
-        scalar(&server[key]).or_else(|| scalar(&server["facts"][key])).or_else(|| nested(&server[key], key))
+        let fact = server.pointer(&format!("/facts/{key}/value")).and_then(scalar);
+        fact.or_else(|| scalar(&server[key])).or_else(|| nested(&server[key], key))
     };
     let told: Vec<String> =
         TELLING.iter().filter_map(|key| Some(format!("{} {}", key.replace('_', " "), tells(key)?))).collect();

@@ -202,9 +202,9 @@ fn box_6_the_first_hit_and_the_first_connection() {
     changes(
         6,
         "since when the server runs is not known",
-        "the server says that it runs since 2026-01-01T00:00:00Z",
+        "the server says that it runs since 2026-01-01T00:00:00Z, 90 s before this campaign",
         |s| {
-            s.plan["environment"]["server"] = json!({"started_at": "2026-01-01T00:00:00Z"});
+            s.plan["environment"]["server"] = json!({"started_at": "2026-01-01T00:00:00Z", "age_s": 90.2});
         },
     );
 }
@@ -260,7 +260,7 @@ fn box_9_seconds_and_stability() {
     let judged = from_document(|run| {
         for (window, verdict) in [(0, "drifting"), (1, "too_short_to_tell")] {
             run["cells"][0]["windows"][window]["steady"] =
-                json!({"drift": {"verdict": verdict}, "thirds": {"ratio": 1.5}});
+                json!({"drift": "steady", "ttft": {"drift": verdict, "thirds": {"ratio": 1.5}}});
         }
     });
     let words = "drift of ttft: drifting (1 window), too short to tell (1 window); last third over first third of each \
@@ -328,7 +328,8 @@ fn box_12_what_is_known_of_the_model() {
     let words = "asked for \"m\"; /v1/models lists it (root org/m-8b, max_model_len 4096); the server says version 0.32.0, \
                  Server header uvicorn; precision, quantisation and hardware cannot be known from here";
     assert_eq!(sentence, words);
-    let told = server(json!({"models_document": listed, "dtype": "bfloat16"}));
+    let told =
+        server(json!({"models_document": listed, "facts": {"dtype": {"value": "bfloat16", "from": "/server_info"}}}));
     assert_eq!(answer(&told, 12).0, Status::Measured);
     assert!(answer(&told, 12).1.contains("the server says dtype bfloat16"), "{}", answer(&told, 12).1);
     let other = server(json!({"models_document": {"data": [{"id": "n"}]}}));

@@ -166,13 +166,17 @@ pub(super) fn first_hit(sheet: &Sheet<'_>) -> Answer {
     };
     let started = scalar(sheet.environment("/server/started_at"));
     let server = match (&started, sheet.said("restarted")) {
-        (Some(at), _) => format!("the server says that it runs since {at}"),
+        (Some(at), _) => {
+            let age = sheet.environment("/server/age_s").as_f64();
+            let age = age.map_or_else(String::new, |s| format!(", {s:.0} s before this campaign"));
+            format!("the server says that it runs since {at}{age}")
+        }
         (None, Some(_)) => String::new(),
         (None, None) => "since when the server runs is not known".to_string(),
     };
     let values = json!({
         "first": first, "first_over_median": ratio, "first_cold": cold.as_ref().map(|c| c.0),
-        "server_started_at": sheet.environment("/server/started_at"), "restarted": sheet.said("restarted").map(Value::from),
+        "server_started_at": sheet.environment("/server/started_at"), "server_age_s": sheet.environment("/server/age_s"), "restarted": sheet.said("restarted").map(Value::from),
     });
     Answer::new(Status::Measured, [told, connection, server], values)
 }
