@@ -10,6 +10,18 @@ use crate::rundir::window::{Load, LoadModel};
 pub(super) const COLUMNS: [&str; 10] =
     ["load", "window", "ttft p50", "p95", "p99", "total p50", "p95", "p99", "max gap p99", "CPU/wall"];
 
+/// Widths of the columns in characters, 0 where one has to stay away for the others to fit: p95 first, it stands in
+/// each window's own table.
+pub(super) fn widths(available: usize) -> [usize; 10] {
+    let mut widths = [11, 7, 10, 10, 10, 11, 10, 10, 12, 9];
+    for out in [3, 6, 9, 8] {
+        if widths.iter().sum::<usize>() > available {
+            widths[out] = 0;
+        }
+    }
+    widths
+}
+
 /// One row a window, load by load.
 pub(super) fn rows(run: &RunJson) -> Vec<[String; 10]> {
     let of_cell = |cell: &crate::rundir::run_json::Cell| {

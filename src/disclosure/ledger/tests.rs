@@ -37,7 +37,7 @@ fn run(complete: bool, verdict: Option<&str>) -> RunJson {
         verdict.iter().map(|kind| json!({"cell": 0, "window": 0, "kind": kind, "text": "why"})).collect();
     serde_json::from_value(json!({"schema": "tarebench.run/1", "tarebench": null, "run_id": null, "plan_hash": null,
         "started_at": null, "complete": complete, "environment": null, "calibration": null, "cells": [],
-        "verdicts": verdicts, "labels": [], "definitions": {}}))
+        "curves": [], "verdicts": verdicts, "labels": [], "definitions": {}}))
     .unwrap()
 }
 
