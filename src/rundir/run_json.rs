@@ -814,7 +814,8 @@ pub struct Slices {
     pub length_s: f64,
     /// Requests in the emptiest.
     pub fewest_requests: u64,
-    /// Integrated autocorrelation time in requests once trend or levels are taken off; a slice holds twice that.
+    /// Integrated autocorrelation time in requests once trend or levels are taken off; a slice holds twice that where
+    /// there is room for it.
     pub autocorrelation_time: f64,
 }
 

@@ -64,7 +64,7 @@ pub const ALL: [(&str, &str, &str); 49] = [
         "drift",
         "mann-kendall(ties,lag-1 variance)+theil-sen on slices' p50,p95;p<.01,ci95 excl 0,>=1%/max(10min,span)",
     ),
-    ("steady", "slices", "equal time;30s,20..60,>=10;>=20 requests and 2 tau each;window>=120s"),
+    ("steady", "slices", "equal time;30s,20..60,>=10;>=20 requests each,2 tau if there is room;window>=120s"),
     ("steady", "change_points", "optimal partition of slices' p50;bounded squares;penalty 14;>=3 slices"),
     ("steady", "n_eff", "n_eff=n/tau;tau=geyer initial monotone sequence of ranks' autocorrelation;ok kept by submit"),
 ];

@@ -132,7 +132,7 @@ pub const DRIFT_WINDOW_NS: u64 = 120_000_000_000;
 pub const DRIFT_SPREAD: f64 = 0.9;
 /// Requests that each slice needs: for its p95, and so that its median is nearly normal.
 pub const SLICE_REQUESTS: u64 = 20;
-/// Autocorrelation times that each slice needs, in requests: by simulation the false alarms of drift rise above 1 in 100
+/// Autocorrelation times that each slice should hold, in requests, where the window has room for that: by simulation the false alarms of drift rise above 1 in 100
 /// where a slice is shorter than what its requests remember.
 pub const SLICE_TIMES: f64 = 2.0;
 /// Length of a slice, in ns, where the window is long enough for more than the usual number.

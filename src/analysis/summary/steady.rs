@@ -142,11 +142,12 @@ impl Sliced {
         if ((to - from) as f64) < rules::DRIFT_SPREAD * rules::DRIFT_WINDOW_NS as f64 {
             return Err(wording::requests_not_spread(seconds(to - from), seconds(length)));
         }
-        let cut = |needed| Sliced::cut(kept, (from, to), needed).ok_or_else(|| wording::slices_too_small(needed));
-        let sliced = cut(rules::SLICE_REQUESTS)?;
-        // longer slices where requests remember more than one holds
+        let fewest = rules::SLICE_REQUESTS;
+        let sliced = Sliced::cut(kept, (from, to), fewest).ok_or_else(|| wording::slices_too_small(fewest))?;
+        // longer slices where requests remember more than one holds, if there is room for them: else the correction of
+        // the trend's variance must do, since a backlog that grows is no reason to say nothing
         match steadiness::slice_needs(sliced.time) {
-            needed if needed > sliced.fewest() => cut(needed),
+            needed if needed > sliced.fewest() => Ok(Sliced::cut(kept, (from, to), needed).unwrap_or(sliced)),
             _ => Ok(sliced),
         }
     }

@@ -107,10 +107,20 @@ fn slices_are_longer_than_what_requests_remember() {
     let w = window_of(Specimen::long(600, 1_310, |id| course[id as usize]));
     let ttft = &w.steady.ttft;
     assert!(ttft.autocorrelation.unwrap().n_eff < 150.0);
-    match ttft.slices {
-        Some(slices) => assert!(slices.fewest_requests as f64 >= 2.0 * 15.0, "{slices:?}"),
-        None => assert!(ttft.reason.as_ref().unwrap().starts_with("too few requests for 10 slices of "), "{ttft:?}"),
-    }
+    let slices = ttft.slices.unwrap();
+    assert!(slices.fewest_requests as f64 >= 2.0 * 15.0 && slices.n < 20, "{slices:?}");
+}
+
+/// A backlog that grows, with waves longer than any slice: no room for slices that forget, and still a drift.
+#[test]
+fn a_growing_backlog_is_drifting() {
+    let wave = |id: u64| (id % 400).abs_diff(200) * 5 * MS;
+    let w = window_of(Specimen::long(130, 1_310, |id| scatter(id) + wave(id) + id * 7 * MS));
+    let ttft = &w.steady.ttft;
+    let slices = ttft.slices.unwrap();
+    assert!(2.0 * slices.autocorrelation_time > slices.fewest_requests as f64, "{slices:?}");
+    assert_eq!((ttft.drift, w.steady.drift), (Drift::Drifting, Drift::Drifting), "{:?}", ttft.p50);
+    assert!(ttft.autocorrelation.unwrap().n_eff < 20.0);
 }
 
 #[test]
