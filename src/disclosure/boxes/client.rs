@@ -20,8 +20,10 @@ pub(super) fn busy(sheet: &Sheet<'_>) -> Answer {
     let mark = PROCESS_CPU.warn.unwrap_or(0.7);
     let verdict = if PROCESS_CPU.judge(worst) == GateState::Ok { "OK" } else { "BUSY" };
     let list: Vec<String> = known.iter().map(|(load, cpu)| format!("{} at {load}", fraction(Some(*cpu)))).collect();
-    let cpu =
-        format!("{verdict}: CPU/wall of this process, worst window of each load, {} (mark {mark})", list.join(", "));
+    let cpu = format!(
+        "CPU {verdict}: CPU/wall of this process, worst window of each load, {} (mark {mark})",
+        list.join(", ")
+    );
     let workers = || places.iter().flat_map(|p| &p.window.client.workers);
     let most = |of: fn(&WorkerLoad) -> Option<f64>| workers().filter_map(of).reduce(f64::max);
     let lateness = places.iter().filter_map(|p| p.window.metrics.lateness.as_ref()?.p99_ms).reduce(f64::max);
@@ -54,7 +56,7 @@ pub(super) fn busy(sheet: &Sheet<'_>) -> Answer {
         count(void),
         count(unknown),
         if withheld > 0 {
-            format!("; gross is withheld in {withheld} of {}", plural(places.len() as u64, "window"))
+            format!("; BUT gross is withheld in {withheld} of {}", plural(places.len() as u64, "window"))
         } else {
             String::new()
         },

@@ -192,6 +192,9 @@ fn box_6_the_first_hit_and_the_first_connection() {
     let then = "the first request of all (id 0, 1 at once, dropped as warm-up, its row kept): ttft 5.03 ms gross, 1.0 times \
                 the median of the kept in its window; it was also the first on a new connection (TCP handshake 8.00 us)";
     changes(6, then, "ttft 105.0 ms gross, 20.9 times the median", |s| shift_answer(&mut s.windows[0].1[0], 100 * MS));
+    changes(6, "ttft 5.03 ms gross", "ttft 5.00 ms net (gross is withheld)", |s| {
+        s.health.iter_mut().filter(|h| h.thread == "worker-0").for_each(|h| h.run_delay_ns = Some(h.cpu_ns));
+    });
     let words = "the first on a new connection (TCP handshake 40.0 us) was id 4, 1 at once: ttft 5.03 ms gross";
     changes(6, "it was also the first", words, |s| {
         for (_, rows) in &mut s.windows {

@@ -182,10 +182,11 @@ pub(super) fn first_hit(sheet: &Sheet<'_>) -> Answer {
 }
 
 fn time_of(first: &FirstSent) -> String {
-    match (first.outcome, first.ttft_gross_ms) {
-        (Outcome::Failed, _) => "it failed".to_string(),
-        (Outcome::Censored, _) => "it was cut off".to_string(),
-        (_, Some(ms)) => format!("ttft {} gross", latency(ms)),
-        (_, None) => "its ttft is not known or withheld".to_string(),
+    match (first.outcome, first.ttft_gross_ms, first.ttft_net_ms) {
+        (Outcome::Failed, ..) => "it failed".to_string(),
+        (Outcome::Censored, ..) => "it was cut off".to_string(),
+        (_, Some(ms), _) => format!("ttft {} gross", latency(ms)),
+        (_, None, Some(ms)) => format!("ttft {} net (gross is withheld)", latency(ms)),
+        (_, None, None) => "its ttft is not known or withheld".to_string(),
     }
 }
