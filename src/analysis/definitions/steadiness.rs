@@ -33,6 +33,17 @@ impl Drift {
     }
 }
 
+impl std::fmt::Display for Drift {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Drift::Drifting => "drifting",
+            Drift::Steady => "steady",
+            Drift::TooShortToTell => "too short to tell",
+            Drift::Withheld => "not told, gross is withheld",
+        })
+    }
+}
+
 /// A slope in the units that it is printed in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Per10Min {

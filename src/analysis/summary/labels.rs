@@ -55,12 +55,9 @@ fn uniform(windows: &[&Window]) -> bool {
 fn cache_helped(windows: &[&Window]) -> bool {
     let sum = |of: &dyn Fn(&Window) -> Option<u64>| windows.iter().filter_map(|w| of(w)).fold(0, u64::saturating_add);
     let told = share(sum(&|w| w.disclosed.cached.tokens), sum(&|w| w.disclosed.cached.prompt_tokens));
-    let server = |name: &str| -> f64 {
-        let count = |w: &&Window| serde_json::to_value(w).ok()?.pointer(&format!("/server/{name}"))?.as_f64();
-        windows.iter().filter_map(count).sum()
-    };
-    let (hits, queries) = (server("prefix_cache_hits"), server("prefix_cache_queries"));
-    told.is_some_and(|s| s >= CACHE_SHARE) || (queries > 0.0 && hits / queries >= CACHE_SHARE)
+    let hits = sum(&|w| w.server.as_ref()?.prefix_cache_hits);
+    let counted = share(hits, sum(&|w| w.server.as_ref()?.prefix_cache_queries));
+    told.is_some_and(|s| s >= CACHE_SHARE) || counted.is_some_and(|s| s >= CACHE_SHARE)
 }
 
 fn client_limited(window: &Window) -> bool {

@@ -116,29 +116,15 @@ pub(super) fn how_long(sheet: &Sheet<'_>) -> Answer {
         n => format!("{n} of them below {SHORT_S:.0} s"),
     };
     let mut verdicts: BTreeMap<String, u64> = BTreeMap::new();
-    places.iter().filter_map(drift).for_each(|words| *verdicts.entry(words).or_default() += 1);
-    let stability = match verdicts.is_empty() {
-        true => "stability was not judged".to_string(),
-        false => {
-            let list: Vec<String> =
-                verdicts.iter().map(|(words, n)| format!("{words} ({})", plural(*n, "window"))).collect();
-            format!("drift of ttft: {}", list.join(", "))
-        }
-    };
-    let ratios = places.iter().filter_map(|p| p.json.pointer(THIRDS)?.as_f64());
-    let thirds = range(ratios, |r| format!("{r:.2}"))
+    places.iter().for_each(|p| *verdicts.entry(p.window.steady.ttft.drift.to_string()).or_default() += 1);
+    let list: Vec<String> = verdicts.iter().map(|(words, n)| format!("{words} ({})", plural(*n, "window"))).collect();
+    let stability = format!("drift of ttft: {}", list.join(", "));
+    let ratio = |p: &Place<'_>| p.window.steady.ttft.thirds.and_then(|thirds| thirds.ratio);
+    let thirds = range(places.iter().filter_map(ratio), |r| format!("{r:.2}"))
         .map_or_else(String::new, |r| format!("last third over first third of each window, median ttft: {r}"));
     let values = json!({
         "seconds": lengths().collect::<Vec<_>>(), "total_s": total, "below_120_s": below, "drift": verdicts,
-        "thirds_ratio": places.iter().map(|p| p.json.pointer(THIRDS)).collect::<Vec<_>>(),
+        "thirds_ratio": places.iter().map(ratio).collect::<Vec<_>>(),
     });
     Answer::new(Status::Measured, [duration, short, stability, thirds], values)
-}
-
-/// Where a window keeps its verdict on drift, and the ratio of its thirds.
-const DRIFT: &str = "/steady/ttft/drift";
-const THIRDS: &str = "/steady/ttft/thirds/ratio";
-
-fn drift(place: &Place<'_>) -> Option<String> {
-    Some(place.json.pointer(DRIFT)?.as_str()?.replace('_', " "))
 }

@@ -33,14 +33,13 @@ pub enum Fault {
     Records(String),
 }
 
-/// The facts with `run.json` as plain JSON beside, in which a field that a window does not have is null.
+/// The facts, and how they are asked.
 pub(super) struct Sheet<'a> {
     pub(super) run: &'a RunJson,
     pub(super) plan: &'a Value,
     pub(super) ledger: Option<&'a [Value]>,
     digests: &'a [(&'static str, String)],
     pub(super) fault: Option<&'a Fault>,
-    pub(super) document: Value,
 }
 
 /// A window with its load.
@@ -48,25 +47,18 @@ pub(super) struct Sheet<'a> {
 pub(super) struct Place<'a> {
     pub(super) cell: &'a Cell,
     pub(super) window: &'a Window,
-    /// The same as plain JSON.
-    pub(super) json: &'a Value,
 }
 
 impl<'a> Sheet<'a> {
     pub(super) fn of(facts: &Facts<'a>) -> Sheet<'a> {
         let Facts { run, plan, ledger, digests, fault } = *facts;
-        let document = serde_json::to_value(run).unwrap_or_default();
-        Sheet { run, plan, ledger, digests, fault, document }
+        Sheet { run, plan, ledger, digests, fault }
     }
 
     /// All windows, load by load.
     pub(super) fn places(&self) -> Vec<Place<'_>> {
-        let cells = self.run.cells.iter().enumerate();
-        let windows =
-            cells.flat_map(|(c, cell)| cell.windows.iter().enumerate().map(move |(w, window)| (c, cell, w, window)));
-        windows
-            .map(|(c, cell, w, window)| Place { cell, window, json: &self.document["cells"][c]["windows"][w] })
-            .collect()
+        let of_cell = |cell: &'a Cell| cell.windows.iter().map(move |window| Place { cell, window });
+        self.run.cells.iter().flat_map(of_cell).collect()
     }
 
     pub(super) fn sum(&self, of: impl Fn(&Window) -> u64) -> u64 {

@@ -96,10 +96,7 @@ impl Answer {
 
 /// Fills the boxes.
 pub fn fill(facts: &Facts<'_>) -> Boxes {
-    fill_from(&facts::Sheet::of(facts))
-}
-
-fn fill_from(sheet: &facts::Sheet<'_>) -> Boxes {
+    let sheet = &facts::Sheet::of(facts);
     let answers: [Answer; 15] = [
         timed::which_event(sheet),
         timed::how_many(sheet),

@@ -186,8 +186,8 @@ pub(super) fn model(sheet: &Sheet<'_>) -> Answer {
     };
     let mut echoes: BTreeMap<String, u64> = BTreeMap::new();
     let places = sheet.places();
-    for (name, n) in places.iter().filter_map(|p| p.json["model_echoes"].as_object()).flatten() {
-        *echoes.entry(name.clone()).or_default() += n.as_u64().unwrap_or(0);
+    for (name, n) in places.iter().flat_map(|p| &p.window.model_echoes) {
+        *echoes.entry(name.clone()).or_default() += n;
     }
     let others: Vec<String> = echoes
         .iter()

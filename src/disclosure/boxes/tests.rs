@@ -4,14 +4,15 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::facts::Sheet;
 use super::*;
 use crate::analysis::definitions::labels;
+use crate::analysis::definitions::steadiness::Drift;
 use crate::analysis::specimen::{MS, Specimen, US, failed, request, shift_answer};
 use crate::analysis::summary::summarise;
 use crate::disclosure::directory::Disclosed;
 use crate::rundir::chain::Chain;
 use crate::rundir::row::{Row, StampSource};
+use crate::rundir::run_json::{RunJson, ServerActivity, Thirds};
 use crate::rundir::window::{Load, LoadModel};
 
 fn of(dir: &Path) -> Boxes {
@@ -45,17 +46,15 @@ fn rows(specimen: &mut Specimen, change: impl FnMut(&mut Row)) {
     specimen.windows.iter_mut().flat_map(|(_, rows)| rows).for_each(change);
 }
 
-/// The same after `change` of `run.json` as plain JSON: what other figures bring.
-fn from_document(change: impl FnOnce(&mut Value)) -> Boxes {
+/// The same after `change` of `run.json`: what figures bring that rows by hand do not have.
+fn from_run(change: impl FnOnce(&mut RunJson)) -> Boxes {
     let dir = tempfile::tempdir().unwrap();
     let mut specimen = Specimen::two_windows();
     specimen.plan["model"] = "m".into();
     specimen.write(dir.path());
-    let run = summarise(dir.path()).unwrap();
-    let facts = Facts { run: &run, plan: &specimen.plan, ledger: None, digests: &[], fault: None };
-    let mut sheet = Sheet::of(&facts);
-    change(&mut sheet.document);
-    fill_from(&sheet)
+    let mut run = summarise(dir.path()).unwrap();
+    change(&mut run);
+    fill(&Facts { run: &run, plan: &specimen.plan, ledger: None, digests: &[], fault: None })
 }
 
 #[test]
@@ -180,8 +179,10 @@ fn box_5_what_is_told_of_a_cache() {
     // a word is a word
     let said = boxes(|s| s.plan["declared"]["cache"] = "off".into());
     assert_eq!(answer(&said, 5).0, Status::Declared);
-    let counted = from_document(|run| {
-        run["cells"][0]["windows"][1]["server"] = json!({"prefix_cache_queries": 200, "prefix_cache_hits": 50});
+    let counted = from_run(|run| {
+        let counters = (Some(50), Some(200));
+        let server = run.cells[0].windows[1].server.insert(ServerActivity::default());
+        (server.prefix_cache_hits, server.prefix_cache_queries) = counters;
     });
     let words = "by the server's own counters 50 of 200 asked tokens were in its prefix cache (25 %)";
     assert_eq!((answer(&counted, 5).0, answer(&counted, 5).1.contains(words)), (Status::Measured, true));
@@ -260,16 +261,16 @@ fn box_9_seconds_and_stability() {
         },
     );
     changes(9, "2 windows of", ", 1 of them cut short", |s| s.windows[1].0.interrupted = true);
-    let judged = from_document(|run| {
-        for (window, verdict) in [(0, "drifting"), (1, "too_short_to_tell")] {
-            run["cells"][0]["windows"][window]["steady"] =
-                json!({"drift": "steady", "ttft": {"drift": verdict, "thirds": {"ratio": 1.5}}});
+    let judged = from_run(|run| {
+        for (window, drift) in run.cells[0].windows.iter_mut().zip([Drift::Drifting, Drift::TooShortToTell]) {
+            window.steady.ttft.drift = drift;
+            window.steady.ttft.thirds = Some(Thirds { first_ms: 2.0, last_ms: 3.0, ratio: Some(1.5) });
         }
     });
     let words = "drift of ttft: drifting (1 window), too short to tell (1 window); last third over first third of each \
                  window, median ttft: 1.50";
     assert!(answer(&judged, 9).1.contains(words), "{}", answer(&judged, 9).1);
-    assert!(answer(&boxes(|_| ()), 9).1.contains("stability was not judged"));
+    assert!(answer(&boxes(|_| ()), 9).1.contains("drift of ttft: too short to tell (2 windows)"));
 }
 
 #[test]
@@ -328,8 +329,8 @@ fn box_12_what_is_known_of_the_model() {
     let known = server(json!({"models_document": listed, "version": {"version": "0.32.0"}, "server": "uvicorn"}));
     let (status, sentence) = answer(&known, 12);
     assert_eq!(status, Status::NotVerifiable);
-    let words = "asked for \"m\"; /v1/models lists it (root org/m-8b, max_model_len 4096); the server says version 0.32.0, \
-                 Server header uvicorn; precision, quantisation and hardware cannot be known from here";
+    let words = "asked for \"m\"; /v1/models lists it (root org/m-8b, max_model_len 4096); 54 replies so named; the server says \
+                 version 0.32.0, Server header uvicorn; precision, quantisation and hardware cannot be known from here";
     assert_eq!(sentence, words);
     let told =
         server(json!({"models_document": listed, "facts": {"dtype": {"value": "bfloat16", "from": "/server_info"}}}));
@@ -347,9 +348,15 @@ fn box_12_what_is_known_of_the_model() {
         "{}",
         answer(&declared, 12).1
     );
-    let echoes = |echoes: Value| from_document(move |run| run["cells"][0]["windows"][0]["model_echoes"] = echoes);
-    assert!(answer(&echoes(json!({"m": 27})), 12).1.contains("; 27 replies so named; "));
-    let sick = echoes(json!({"m": 20, "m-small": 7}));
+    assert!(answer(&known, 12).1.contains("; 54 replies so named; "));
+    let sick = boxes(|s| {
+        s.plan["model"] = "m".into();
+        s.windows[0]
+            .1
+            .iter_mut()
+            .filter(|row| row.trace_id % 4 == 0)
+            .for_each(|row| row.model_echo = Some("m-small".into()));
+    });
     assert!(answer(&sick, 12).1.contains("REPLIES NAME ANOTHER MODEL: \"m-small\" in 7"), "{}", answer(&sick, 12).1);
 }
 

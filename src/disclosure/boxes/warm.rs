@@ -8,7 +8,7 @@ use crate::analysis::definitions::{share, wording};
 use crate::report::quantity::{count, latency};
 use crate::rundir::disclosed::FirstSent;
 use crate::rundir::row::Outcome;
-use crate::rundir::run_json::Window;
+use crate::rundir::run_json::{ServerActivity, Window};
 
 /// A first call is slow when it took more than so many kept medians.
 const SLOW: f64 = 2.0;
@@ -100,18 +100,20 @@ pub(super) fn cache(sheet: &Sheet<'_>) -> Answer {
             plural(hit, "request"),
         ),
     };
-    let server = |name: &str| {
-        let of = |p: &Place<'_>| p.json["server"][name].as_f64();
-        sheet.places().iter().filter_map(of).reduce(|a, b| a + b)
+    let server = |of: fn(&ServerActivity) -> Option<u64>| {
+        let known = sheet.places().into_iter().filter_map(|p| of(p.window.server.as_ref()?));
+        known.reduce(u64::saturating_add)
     };
-    let (hits, queries) = (server("prefix_cache_hits"), server("prefix_cache_queries"));
+    let (hits, queries) = (server(|s| s.prefix_cache_hits), server(|s| s.prefix_cache_queries));
     let counters = match (hits, queries) {
-        (Some(hits), Some(queries)) if queries > 0.0 => format!(
-            "by the server's own counters {hits:.0} of {queries:.0} asked tokens were in its prefix cache ({})",
-            wording::percent(hits / queries)
+        (Some(hits), Some(queries)) if queries > 0 => format!(
+            "by the server's own counters {} of {} asked tokens were in its prefix cache ({})",
+            count(hits),
+            count(queries),
+            wording::percent(hits as f64 / queries as f64)
         ),
-        (Some(hits), _) if hits > 0.0 => {
-            format!("by the server's own counters its prefix cache was hit {hits:.0} times")
+        (Some(hits), _) if hits > 0 => {
+            format!("by the server's own counters its prefix cache was hit {} times", count(hits))
         }
         (Some(_), Some(_)) => "by its own counters the server's prefix cache was not asked".to_string(),
         _ => String::new(),
