@@ -732,7 +732,7 @@ mod tests {
     fn failures_stand_in_front() {
         let text = text(100, false);
         let line = text.lines().find(|l| l.contains("requests ")).unwrap();
-        assert!(line.starts_with("  requests     1 FAILED"), "{line}");
+        assert!(line.starts_with("  requests     2 FAILED"), "those of the campaign: {line}");
         assert!(text.contains("transport 1"));
         assert!(text.contains("do not add up"));
     }
