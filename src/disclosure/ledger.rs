@@ -364,9 +364,11 @@ impl Entry {
                 }
                 Err(why) => (unchained("start", fields), vec![place.not_there(&why)]),
             };
-        let copy = place.dir.join(FILE);
+        // what the ledger has been told of has an end from here on
+        let entry = Entry { place, start, secret, now, open: true };
+        let copy = entry.place.dir.join(FILE);
         write_copy(&copy, &line, true).with_context(|| copy.display().to_string())?;
-        Ok((Entry { place, start, secret, now, open: true }, words))
+        Ok((entry, words))
     }
 
     /// Writes the line at the end of a run that was carried out.
