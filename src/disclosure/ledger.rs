@@ -191,8 +191,11 @@ fn outcome(run: &RunJson, interrupted: bool) -> (Outcome, Option<String>) {
 /// SHA-256 of a file, hex.
 ///
 /// # Errors
-/// It cannot be read.
+/// It cannot be read, or is a device, which may have no end.
 pub fn digest_of(path: &Path) -> io::Result<String> {
+    if !path.metadata()?.is_file() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
     let (mut file, mut digest, mut block) = (File::open(path)?, Sha256::new(), vec![0; 1 << 16]);
     loop {
         match file.read(&mut block)? {
