@@ -186,51 +186,54 @@ fn carry_out(
     let calibration = calibration_for(plan, &cores, &harness.found)?;
     let mut entries = Vec::new();
     for arm in &ready {
-        let facts = arm.facts(&harness);
-        let interleave = match (arm.side, &sequence) {
-            (Some(side), Some(sequence)) => {
-                let with = ready.iter().find(|other| other.side != arm.side).map_or("", |other| &other.run_id);
-                voice.say(format!("arm {}", side.name()));
-                arm::interleave_of(side, with, sequence)
-            }
-            _ => Value::Null,
-        };
-        let document = plan_document(
-            arm.plan,
-            &arm.run_id,
-            &arm.started_at,
-            &arm.server.model,
-            facts.environment(),
-            &calibration,
-            &interleave,
-        )?;
-        arm.write_plan(&document)?;
+        let turns = sequence.as_ref().and_then(|sequence| turns_of(arm, &ready, sequence));
+        entries.push(lay_down(arm, &harness, &calibration, turns.unwrap_or_default(), voice)?);
+        // from here on there is something to keep
         home.keep = true;
-        announce(arm.plan, &facts, arm.dir, voice);
-        let place = ledger::Place::of(arm.dir, if arm.side.is_some() { 2 } else { 1 });
-        let (entry, words) = arm.enter(place, interleave)?;
-        words.iter().for_each(|words| voice.say(words));
-        entries.push(entry);
     }
     if let Some(sequence) = &sequence {
         voice.say(format!("order    {} (in each round all load points, in pairs)", sequence.letters()));
     }
-    let measured = measure(ready, sequence.as_ref(), stop, voice);
-    let ended = match measured {
+    match measure(ready, sequence.as_ref(), stop, voice) {
         Ok(measured) => {
-            let derived = measured.into_iter().zip(&dirs).zip(entries);
+            let measured = measured.into_iter().zip(&dirs).zip(entries);
             // one arm's results do not wait for the other's to be well
-            let ended: Vec<_> = derived.map(|((measured, dir), entry)| finish(dir, measured, entry, voice)).collect();
-            ended.into_iter().collect::<anyhow::Result<Vec<_>>>()?
+            let ended: Vec<_> = measured.map(|((measured, dir), entry)| finish(dir, measured, entry, voice)).collect();
+            ended.into_iter().collect::<anyhow::Result<Vec<_>>>().map(Some)
         }
         Err(error) => {
-            for entry in entries {
-                tell_of(entry.fail(&format!("{error:#}")), voice);
-            }
-            return Err(error);
+            entries.into_iter().for_each(|entry| tell_of(entry.fail(&format!("{error:#}")), voice));
+            Err(error)
         }
-    };
-    Ok(Some(ended))
+    }
+}
+
+/// What the plan of one of two arms says of their turns.
+fn turns_of(arm: &Arm<'_>, arms: &[Arm<'_>], sequence: &Sequence) -> Option<Value> {
+    let with = arms.iter().find(|other| other.side != arm.side)?;
+    Some(arm::interleave_of(arm.side?, &with.run_id, sequence))
+}
+
+/// Writes down and says what will be done, last of all in the ledger: after this comes the first request.
+fn lay_down(
+    arm: &Arm<'_>,
+    harness: &Harness<'_>,
+    calibration: &Value,
+    turns: Value,
+    voice: &Voice,
+) -> anyhow::Result<Entry> {
+    let facts = arm.facts(harness);
+    let (run_id, started_at, model) = (&arm.run_id, &arm.started_at, &arm.server.model);
+    let document = plan_document(arm.plan, run_id, started_at, model, facts.environment(), calibration, &turns)?;
+    arm.write_plan(&document)?;
+    if let Some(side) = arm.side {
+        voice.say(format!("arm      {}", side.name()));
+    }
+    announce(arm.plan, &facts, arm.dir, voice);
+    let place = ledger::Place::of(arm.dir, if arm.side.is_some() { 2 } else { 1 });
+    let (entry, words) = arm.enter(place, turns)?;
+    words.iter().for_each(|words| voice.say(words));
+    Ok(entry)
 }
 
 /// What the windows of an arm came to.

@@ -191,8 +191,11 @@ fn outcome(run: &RunJson, interrupted: bool) -> (Outcome, Option<String>) {
 /// SHA-256 of a file, hex.
 ///
 /// # Errors
-/// It cannot be read.
+/// It cannot be read, or is a device, which may have no end.
 pub fn digest_of(path: &Path) -> io::Result<String> {
+    if !path.metadata()?.is_file() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
     let (mut file, mut digest, mut block) = (File::open(path)?, Sha256::new(), vec![0; 1 << 16]);
     loop {
         match file.read(&mut block)? {
@@ -364,9 +367,11 @@ impl Entry {
                 }
                 Err(why) => (unchained("start", fields), vec![place.not_there(&why)]),
             };
-        let copy = place.dir.join(FILE);
+        // what the ledger has been told of has an end from here on
+        let entry = Entry { place, start, secret, now, open: true };
+        let copy = entry.place.dir.join(FILE);
         write_copy(&copy, &line, true).with_context(|| copy.display().to_string())?;
-        Ok((Entry { place, start, secret, now, open: true }, words))
+        Ok((entry, words))
     }
 
     /// Writes the line at the end of a run that was carried out.

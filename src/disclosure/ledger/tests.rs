@@ -305,6 +305,16 @@ fn an_end_whose_start_is_missing_counts_its_campaign_once() {
 }
 
 #[test]
+fn a_device_in_the_place_of_a_file_has_no_digest() {
+    let runs = tempfile::tempdir().unwrap();
+    let (entry, _) = begin(runs.path(), "r1", "p");
+    std::os::unix::fs::symlink("/dev/zero", runs.path().join("r1/requests.jsonl")).unwrap();
+    entry.fail("the disk is full").unwrap();
+    let files = copy(runs.path(), "r1")[1]["files"].clone();
+    assert_eq!(files.as_object().unwrap().keys().collect::<Vec<_>>(), ["plan.json"]);
+}
+
+#[test]
 fn a_secret_is_in_no_reason() {
     let runs = tempfile::tempdir().unwrap();
     let dir = runs.path().join("r1");
