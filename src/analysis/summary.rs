@@ -13,7 +13,7 @@ mod noise;
 mod occupancy;
 mod raw_files;
 #[cfg(test)]
-mod reported_faults;
+mod reported_faults_tests;
 #[cfg(test)]
 mod tests;
 mod window_tally;
