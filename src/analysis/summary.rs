@@ -16,7 +16,7 @@ mod noise;
 mod occupancy;
 mod raw_files;
 #[cfg(test)]
-mod reported_faults;
+mod reported_faults_tests;
 mod server;
 mod steady;
 #[cfg(test)]

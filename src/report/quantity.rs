@@ -1,7 +1,7 @@
 //! Quantities as people read them: three digits or so, in the unit that fits.
 
 use crate::analysis::percentiles::PUBLISHED;
-use crate::rundir::run_json::{Distribution, Ends};
+use crate::rundir::run_json::Distribution;
 
 /// A latency: `8.3 us`, `412 us`, `12.3 ms`, `822.3 ms`, `61.0 s`.
 pub fn latency(ms: f64) -> String {
@@ -68,20 +68,9 @@ pub fn percent(share: Option<f64>) -> String {
 /// The ends of a net percentile, where both must be printed.
 pub(super) fn stamps_bound(column: &Distribution, name: &str) -> Option<(f64, f64)> {
     use crate::analysis::definitions::rules::{Width, width};
-    let lo = end(column.lo_ms.as_ref()?, name)?;
-    let hi = column.hi_ms.as_ref().and_then(|ends| end(ends, name)).or(column.percentile(name))?;
+    let lo = column.lo_ms?.percentile(name)?;
+    let hi = column.hi_ms.and_then(|ends| ends.percentile(name)).or(column.percentile(name))?;
     (width(lo, hi) != Width::Narrow).then_some((lo, hi))
-}
-
-fn end(ends: &Ends, name: &str) -> Option<f64> {
-    match name {
-        "p50" => ends.p50,
-        "p90" => ends.p90,
-        "p95" => ends.p95,
-        "p99" => ends.p99,
-        "p999" => ends.p999,
-        _ => None,
-    }
 }
 
 fn span(lo: f64, hi: f64) -> String {
@@ -120,6 +109,7 @@ impl Unit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rundir::run_json::Ends;
 
     #[test]
     fn quantities_read_well() {

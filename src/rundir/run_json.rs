@@ -88,7 +88,8 @@ pub struct Curve {
     /// How it goes.
     pub shape: Shape,
     /// Whether a plainer shape fits through the points' 95 % intervals too: a monotone one where this is not monotone,
-    /// a level one where it rises or falls. Null where a point has no interval.
+    /// a level one where it rises or falls. Net's intervals are taken wider by what the stamps leave open (`lo_ms`,
+    /// `hi_ms`). Null where a point has no interval.
     pub intervals_overlap: Option<bool>,
     /// For people.
     pub text: String,
@@ -888,6 +889,20 @@ impl Distribution {
             "p95" => self.p95_ms,
             "p99" => self.p99_ms,
             "p999" => self.p999_ms,
+            _ => None,
+        }
+    }
+}
+
+impl Ends {
+    /// The percentile of that name (`p50` to `p999`), in ms.
+    pub fn percentile(&self, name: &str) -> Option<f64> {
+        match name {
+            "p50" => self.p50,
+            "p90" => self.p90,
+            "p95" => self.p95,
+            "p99" => self.p99,
+            "p999" => self.p999,
             _ => None,
         }
     }

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::analysis::definitions::curve::{COLUMNS, METRICS, Over, PERCENTILES, Shape, intervals_overlap, shape};
+use crate::analysis::definitions::curve::{
+    COLUMNS, METRICS, Over, PERCENTILES, Shape, intervals_overlap, shape, widened,
+};
 use crate::analysis::definitions::wording::{CurveWords, curve, load_unit};
 
 /// The `curves` of `run.json`.
@@ -50,7 +52,8 @@ fn one(over: Over, cap: Option<u64>, window: u64, names: [&str; 3], windows: &[(
         let d = &window["metrics"][metric][column];
         let Some(figure) = d[format!("{percentile}_ms")].as_f64() else { continue };
         let end = |place: usize| d["ci_ms"][percentile][place].as_f64();
-        let interval = end(0).zip(end(1)).map(|(lo, hi)| [lo, hi]);
+        let bound = |key: &str| d[key][percentile].as_f64();
+        let interval = end(0).zip(end(1)).map(|(a, b)| widened([a, b], figure, bound("lo_ms"), bound("hi_ms")));
         if interval.is_none() && metric != "gap" {
             lacking.extend(d["n"].as_u64());
         }

@@ -128,7 +128,7 @@ fn what_is_tampered_with_is_found_and_named() {
         (
             "ledger.jsonl",
             |p| change(p, |l| resealed(&mut l[0], "\"goals\":null", "\"goals\":[1]")),
-            "ledger.jsonl:1: rules.goals: stored [1], recomputed null",
+            "ledger.jsonl:1: rules.goals: stored [1], recomputed nothing",
         ),
         (
             "ledger.jsonl",

@@ -58,6 +58,12 @@ pub fn intervals_overlap(shape: Shape, intervals: &[Option<[f64; 2]>]) -> Option
     })
 }
 
+/// The interval of a net percentile, where the stamps bound the figure to `lo`..`hi`, as far as that reaches beyond it:
+/// what the sample tells and what the stamps tell are wrong independently of each other, so both come on top.
+pub fn widened([from, to]: [f64; 2], at: f64, lo: Option<f64>, hi: Option<f64>) -> [f64; 2] {
+    [from - lo.map_or(0.0, |lo| (at - lo).max(0.0)), to + hi.map_or(0.0, |hi| (hi - at).max(0.0))]
+}
+
 /// Whether a curve that never falls can pass through all intervals: none ends below where an earlier one begins.
 fn rises_through<'a>(mut ends: impl Iterator<Item = &'a [f64; 2]>) -> bool {
     let mut floor = f64::NEG_INFINITY;
@@ -81,6 +87,14 @@ mod tests {
         assert_eq!([shape(&[2.0, 1.0, 1.0]), shape(&[1.0, 1.0])], [Shape::Falling, Shape::Flat]);
         // 300 requests give p99 no interval, so nothing can be said of the dip
         assert_eq!(intervals_overlap(Shape::NonMonotone, &[None, None, None]), None);
+    }
+
+    #[test]
+    fn what_the_stamps_leave_open_is_open() {
+        assert_eq!(widened([4.5, 5.5], 5.0, Some(3.0), Some(5.25)), [2.5, 5.75]);
+        assert_eq!(widened([4.5, 5.5], 5.0, Some(5.5), None), [4.5, 5.5]);
+        let dip = [widened([14.05, 14.07], 14.06, Some(13.0), None), [14.02, 14.03], [54.0, 55.0]];
+        assert_eq!(intervals_overlap(Shape::NonMonotone, &dip.map(Some)), Some(true));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::analysis::definitions::curve::{COLUMNS, METRICS, Over, PERCENTILES, intervals_overlap, shape};
+use crate::analysis::definitions::curve::{COLUMNS, METRICS, Over, PERCENTILES, intervals_overlap, shape, widened};
 use crate::analysis::definitions::wording::{self, CurveWords};
 use crate::rundir::run_json::{Cell, Curve, Distribution, Window};
 use crate::rundir::window::{Load, LoadModel};
@@ -15,9 +15,12 @@ struct Point {
     interval: Option<[f64; 2]>,
 }
 
+/// Load points that differ in nothing but the load: what the load is, and the cap of an open loop.
+type Family = (Over, Option<u32>);
+
 /// The curves of all load points that differ in nothing but the load, two at least.
 pub(super) fn of_cells(cells: &[Cell]) -> Vec<Curve> {
-    let mut families: BTreeMap<(Over, Option<u32>), Vec<(f64, &Cell)>> = BTreeMap::new();
+    let mut families: BTreeMap<Family, Vec<(f64, &Cell)>> = BTreeMap::new();
     for cell in cells {
         if let Some((family, load)) = place(&cell.load) {
             families.entry(family).or_default().push((load, cell));
@@ -38,7 +41,7 @@ pub(super) fn of_cells(cells: &[Cell]) -> Vec<Curve> {
 
 /// What a load is a point of: closed loops by concurrency, open ones by rate under the same cap. All at once is no
 /// rate, and a captured trace has none.
-fn place(load: &Load) -> Option<((Over, Option<u32>), f64)> {
+fn place(load: &Load) -> Option<(Family, f64)> {
     match load.model {
         LoadModel::Closed => Some(((Over::Concurrency, None), f64::from(load.concurrency?))),
         LoadModel::Open => Some(((Over::Rate, load.concurrency), load.rate?)),
@@ -53,7 +56,9 @@ fn of_windows(over: Over, at_most: Option<u32>, window: u32, at: &[(f64, &Window
             for percentile in PERCENTILES {
                 let point = |(load, window): &(f64, &Window)| {
                     let d = column_of(over, window, metric, column)?;
-                    let (ms, interval) = (d.percentile(percentile)?, d.ci_ms.get(percentile).copied());
+                    let ms = d.percentile(percentile)?;
+                    let [lo, hi] = [d.lo_ms, d.hi_ms].map(|ends| ends?.percentile(percentile));
+                    let interval = d.ci_ms.get(percentile).map(|ends| widened(*ends, ms, lo, hi));
                     Some(Point { load: *load, ms, n: d.n, interval })
                 };
                 let points: Vec<Point> = at.iter().filter_map(point).collect();
