@@ -630,7 +630,7 @@ mod tests {
             let verdicts: Vec<_> =
                 kind.iter().map(|kind| json!({"cell": 0, "window": 0, "kind": kind, "text": ""})).collect();
             let run = json!({"schema": "tarebench.run/1", "tarebench": null, "run_id": null, "plan_hash": null,
-                "started_at": null, "complete": complete, "environment": null, "calibration": null, "cells": [],
+                "started_at": null, "complete": complete, "environment": null, "calibration": null, "cells": [], "curves": [],
                 "verdicts": verdicts, "labels": [], "definitions": {}});
             let run = serde_json::from_value(run).expect("a run");
             status(&Ended {
