@@ -310,6 +310,8 @@ impl<P: Peer> Driver for SimDriver<P> {
         self.emptied = began;
     }
 
+    fn rest(&mut self) {}
+
     fn counters(&self) -> DriverCounters {
         self.counters
     }

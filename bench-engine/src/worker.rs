@@ -372,7 +372,14 @@ impl<D: Driver> Worker<D> {
         while self.desk.preparing > 0 {
             self.turn();
         }
+        self.rest();
         std::mem::take(&mut self.desk.prepared)
+    }
+
+    /// Until the next order the worker sleeps: that is not busy time.
+    fn rest(&mut self) {
+        self.driver.rest();
+        self.busy_ns.store(self.driver.counters().busy_ns, Ordering::Relaxed);
     }
 
     /// Runs a closed-loop window: [`Worker::run`] with [`Load::Closed`].
@@ -399,6 +406,7 @@ impl<D: Driver> Worker<D> {
         let mut report = self.desk.report;
         report.worker = self.desk.options.index;
         report.keep_alive = self.desk.server.keep_alive;
+        self.rest();
         report.driver = since(self.driver.counters(), before);
         report
     }

@@ -332,6 +332,11 @@ fn several_in_one_turn<D: Driver>(make: impl Fn(DriverOptions) -> D) {
     assert!(reads.iter().all(|s| s.batch <= counters.batches && s.pos < counters.max_batch));
     assert!(counters.completions >= counters.batches && counters.busy_ns > 0);
     assert_eq!(counters.ring_overflow, 0);
+    bench.driver.rest();
+    let busy = bench.driver.counters().busy_ns;
+    let now = bench.driver.now();
+    bench.driver.turn(now, &mut bench.log);
+    assert_eq!(bench.driver.counters().busy_ns, busy, "rest, and a turn that brings nothing, are not busy time");
     let stamped = |conn| bench.log.of(conn).filter(|k| matches!(k, Kept::WireOut)).count();
     assert!(stamped(A) <= 10 && stamped(B) <= 10, "at most one a request");
 }

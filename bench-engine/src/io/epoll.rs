@@ -257,11 +257,16 @@ impl EpollDriver {
         }
     }
 
+    /// What the last turn brought has been handled until now.
+    fn handled(&mut self, now: Instant) {
+        if let Some(since) = self.handling_since.take() {
+            self.counters.busy_ns += now.saturating_since(since).ns();
+        }
+    }
+
     fn wait(&mut self, until: Instant, events: &mut impl Events) {
         let began = self.clock.now();
-        if let Some(since) = self.handling_since.take() {
-            self.counters.busy_ns += began.saturating_since(since).ns();
-        }
+        self.handled(began);
         let left_over = self.backlog.len();
         let idle = self.outbox.is_empty() && self.refused.is_empty() && left_over == 0;
         let timeout = if idle && until > began {
@@ -499,6 +504,10 @@ impl Driver for EpollDriver {
         self.in_batch = 0;
         self.send_some(events);
         self.wait(until, events);
+    }
+
+    fn rest(&mut self) {
+        self.handled(self.clock.now());
     }
 
     fn counters(&self) -> DriverCounters {

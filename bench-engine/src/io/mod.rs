@@ -183,6 +183,9 @@ pub trait Driver {
     /// early with nothing.
     fn turn(&mut self, until: Instant, events: &mut impl Events);
 
+    /// There will be no turn for a while: what passes until then is not spent on what the last turn brought.
+    fn rest(&mut self);
+
     /// Counters so far.
     fn counters(&self) -> DriverCounters;
 }
