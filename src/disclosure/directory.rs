@@ -1,17 +1,15 @@
 //! The boxes of a run directory: what they need of its files, read once.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use super::boxes::{Boxes, Facts, Fault, fill};
 use crate::analysis::summary::{SummaryError, summarise};
+use crate::rundir::digest;
 use crate::rundir::run_json::RunJson;
-use crate::workload::hex;
 
 /// Files of a run directory whose digests are published, those that exist; `boxes.json` and the reports are made of
 /// them.
@@ -73,8 +71,8 @@ impl Disclosed {
         let plan: Value = serde_json::from_str(&plan).map_err(|e| unreadable("plan.json")(e.into()))?;
         let mut digests = Vec::new();
         for file in DIGESTED {
-            match File::open(dir.join(file)) {
-                Ok(open) => digests.push((file, sha256(open).map_err(unreadable(file))?)),
+            match digest::of_file(&dir.join(file)) {
+                Ok(found) => digests.push((file, found)),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 Err(e) => return Err(unreadable(file)(e)),
             }
@@ -125,17 +123,5 @@ fn ledger(dir: &Path) -> io::Result<Option<Vec<Value>>> {
         Ok(text) => Ok(Some(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e),
-    }
-}
-
-/// SHA-256 of what is read, hex.
-fn sha256(mut file: impl Read) -> io::Result<String> {
-    let mut digest = Sha256::new();
-    let mut block = vec![0; 1 << 16];
-    loop {
-        match file.read(&mut block)? {
-            0 => return Ok(hex(&digest.finalize())),
-            n => digest.update(&block[..n]),
-        }
     }
 }

@@ -14,6 +14,7 @@ pub mod neighbours;
 
 use crate::reading::printable;
 use crate::rundir::chain::Chain;
+use crate::rundir::digest;
 use crate::rundir::run_json::RunJson;
 use crate::workload::hex;
 use anyhow::Context;
@@ -185,23 +186,6 @@ fn outcome(run: &RunJson, interrupted: bool) -> (Outcome, Option<String>) {
         (false, _, (Some(first), 0)) => (Outcome::Invalid, Some(first.text.clone())),
         (false, _, (Some(first), more)) => (Outcome::Invalid, Some(format!("{} (and {more} more)", first.text))),
         (false, false, (None, _)) => (Outcome::Invalid, Some("not every window of the plan was measured".to_owned())),
-    }
-}
-
-/// SHA-256 of a file, hex.
-///
-/// # Errors
-/// It cannot be read, or is a device, which may have no end.
-pub fn digest_of(path: &Path) -> io::Result<String> {
-    if !path.metadata()?.is_file() {
-        return Err(io::ErrorKind::NotFound.into());
-    }
-    let (mut file, mut digest, mut block) = (File::open(path)?, Sha256::new(), vec![0; 1 << 16]);
-    loop {
-        match file.read(&mut block)? {
-            0 => return Ok(hex(&digest.finalize())),
-            n => digest.update(&block[..n]),
-        }
     }
 }
 
@@ -401,7 +385,7 @@ impl Entry {
         let dir = &self.place.dir;
         let mut files = Vec::new();
         for name in SEALED {
-            match digest_of(&dir.join(name)) {
+            match digest::of_file(&dir.join(name)) {
                 Ok(digest) => files.push((name, digest)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error).with_context(|| dir.join(name).display().to_string()),

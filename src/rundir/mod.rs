@@ -1,6 +1,7 @@
 //! The run directory: what stands in it, how it is written.
 
 pub mod chain;
+pub mod digest;
 pub mod disclosed;
 pub mod health;
 pub mod row;

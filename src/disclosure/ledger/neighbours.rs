@@ -1,8 +1,9 @@
 //! A ledger held against the run directories beside it: each has copies of its own lines, so a line that was removed at
 //! the end of the ledger, where no later line misses it, is found there.
 
+use super::FILE;
 use super::book::{Book, short};
-use super::{FILE, digest_of};
+use crate::rundir::digest;
 use serde_json::Value;
 use std::fs;
 use std::io;
@@ -137,7 +138,7 @@ fn run_id(dir: &Path) -> Option<String> {
 fn swapped(name: &str, dir: &Path, end: &Value) -> Vec<Fault> {
     let differs = |(file, stored): (&String, &Value)| {
         let stored = stored.as_str().unwrap_or_default();
-        let found = digest_of(&dir.join(file)).unwrap_or_else(|_: io::Error| "nothing".to_owned());
+        let found = digest::of_file(&dir.join(file)).unwrap_or_else(|_: io::Error| "nothing".to_owned());
         let (dir, file) = (name.to_owned(), file.clone());
         (found != stored).then(|| Fault::Swapped {
             dir,

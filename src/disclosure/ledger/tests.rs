@@ -108,7 +108,10 @@ fn every_campaign_has_two_lines_and_a_crashed_one_has_one() {
         assert!(copies.lines().all(|line| all.lines().any(|other| other == line)), "{run_id}");
         assert_eq!(copies.lines().count(), if run_id == "r2" { 1 } else { 2 });
     }
-    assert_eq!(copy(runs, "r1")[1]["files"], json!({"plan.json": digest_of(&runs.join("r1/plan.json")).unwrap()}));
+    assert_eq!(
+        copy(runs, "r1")[1]["files"],
+        json!({"plan.json": digest::of_file(&runs.join("r1/plan.json")).unwrap()})
+    );
 }
 
 #[test]
