@@ -31,36 +31,51 @@ pub(super) fn rows(run: &RunJson) -> Vec<[String; 10]> {
     run.cells.iter().flat_map(of_cell).collect()
 }
 
-/// What the times are counted from: one sentence under the table.
-pub(super) fn clock(run: &RunJson) -> &'static str {
+/// What the times are: a sentence or two under the table.
+pub(super) fn clock(run: &RunJson) -> String {
     let open = run.cells.iter().filter(|cell| cell.load.model != LoadModel::Closed).count();
-    match open {
+    let gross = match open {
         0 => "gross, from the send; total is to the last token",
         n if n == run.cells.len() => "gross, from due; total is to the last token",
         _ => "gross, in closed loop from the send, else from due; total is to the last token",
-    }
+    };
+    let cells = run.cells.iter().flat_map(|cell| cell.windows.iter().map(|window| (&cell.load, window)));
+    let stood_in = cells.flat_map(|(load, window)| columns(load, window)).any(|(_, net)| net);
+    let net = if stood_in { "; * net, from the wire, where the client was not fit to tell gross" } else { "" };
+    format!("{gross}{net}")
 }
 
 fn row(load: &Load, window: &Window) -> [String; 10] {
-    let m = &window.metrics;
-    let since = |due: &Option<Distribution>, gross: &Option<Distribution>| match load.model {
-        LoadModel::Closed => gross.clone(),
-        LoadModel::Open | LoadModel::Trace => due.clone(),
-    };
-    let (ttft, total) = (since(&m.ttft.due, &m.ttft.gross), since(&m.e2e.due, &m.e2e.gross));
-    let of = |d: &Option<Distribution>, name: &str| percentile(d.as_ref(), name);
+    let [ttft, total, gap] = columns(load, window).map(|(d, net)| {
+        move |name: &str| match (percentile(d, name), net) {
+            (text, true) if d.is_some_and(|d| d.percentile(name).is_some()) => format!("{text}*"),
+            (text, _) => text,
+        }
+    });
     [
         short(load),
         window.window.to_string(),
-        of(&ttft, "p50"),
-        of(&ttft, "p95"),
-        of(&ttft, "p99"),
-        of(&total, "p50"),
-        of(&total, "p95"),
-        of(&total, "p99"),
-        of(&m.stall.gross, "p99"),
+        ttft("p50"),
+        ttft("p95"),
+        ttft("p99"),
+        total("p50"),
+        total("p95"),
+        total("p99"),
+        gap("p99"),
         fraction(window.client.cpu_per_wall),
     ]
+}
+
+/// ttft, e2e and the longest gap: gross, or from due in open loop; where the gates withhold that, net, and true.
+fn columns<'a>(load: &Load, window: &'a Window) -> [(Option<&'a Distribution>, bool); 3] {
+    let m = &window.metrics;
+    let open = load.model != LoadModel::Closed;
+    let [ttft, total] = [&m.ttft, &m.e2e].map(|m| (if open { &m.due } else { &m.gross }, &m.net));
+    [ttft, total, (&m.stall.gross, &m.stall.net)].map(|(gross, net)| {
+        let has_figures = |d: &Option<Distribution>| d.as_ref().is_some_and(|d| d.p50_ms.is_some());
+        let stands_in = !has_figures(gross) && has_figures(net);
+        (if stands_in { net.as_ref() } else { gross.as_ref() }, stands_in)
+    })
 }
 
 /// `c=50`, `10/s`, `10/s c<=8`, `at once`.

@@ -108,7 +108,7 @@ impl Paper {
             }
             self.line(tone, line.trim_end());
         }
-        self.paragraph(Tone::Quiet, "", "", overview::clock(run));
+        self.paragraph(Tone::Quiet, "", "", &overview::clock(run));
     }
 
     fn labels(&mut self, labels: &[String]) {
@@ -612,6 +612,7 @@ mod tests {
             assert!(text.lines().any(|l| l == line), "no {line} in\n{text}");
         }
         assert!(text.contains("net               5.00 ms"), "net stays:\n{text}");
+        assert!(text.contains("5.00 ms*") && text.contains("; * net, from the wire"), "and stands in:\n{text}");
         assert_eq!(text.matches("waited for its core").count(), 1, "once:\n{text}");
     }
 
