@@ -111,6 +111,8 @@ const PROBE_EXAMPLES: &str = "Example:
 const COMPARE_EXAMPLES: &str = "Examples:
   tarebench compare runs/before runs/after
       the same plan on two servers, or on one server before and after a change
+  tarebench compare runs/x/a runs/x/b
+      the two arms of run --interleave
   tarebench compare runs/a-morning,runs/a-night runs/b-morning,runs/b-night
       windows of several runs of one plan, put together for each arm
   tarebench compare runs/fp16 runs/fp8 --varies model --metrics ttft.p50 --margin 2%
@@ -126,11 +128,17 @@ Verdicts, the first that holds:
   NO RESULT: client    a window is not valid, or a gate withholds the figure
   NO RESULT: unstable  the server drifted within a window, or failed too many requests
   EQUIVALENT           enough windows, and a difference of the margin or more is ruled out
-  NOT A CLAIM          not more than two windows of one arm differ by
+  NOT A CLAIM          not more than the noise
   SUGGESTIVE           more than that, but too few windows for a test: all metrics x loads count as one family,
-                       and 1 test needs 4 windows an arm, 2 to 6 need 5, 7 to 23 need 6
-  SUPPORTED            p at most 0.05 (permutation test on windows, Holm), and beyond the margin
+                       and 1 test needs 4 windows an arm, 2 to 6 need 5, 7 to 23 need 6 (pairs: 1 needs 6, 2 or 3
+                       need 7, 4 to 6 need 8)
+  SUPPORTED            p at most 0.05 (Holm), and beyond the margin
   INCONCLUSIVE         neither
+
+The noise is the amount by which two windows of one arm typically differ: the mean over all pairs of its windows, of
+the arms the larger. The test deals the windows to the arms anew (permutation). Of windows that run --interleave
+measured with --interleave-order pairs, the noise is the amount by which the differences B - A of two pairs typically
+differ, and the test turns their signs: what moves both servers alike is in neither.
 
 Exit status: 0 compared, also when nothing was found; 1 not comparable (every difference is listed), or no run
 directory; 2 wrong usage; 3 NO RESULT everywhere.";

@@ -3,12 +3,12 @@
 //! The deciles of the shift function are made from the rows, and the medians that come with them must be those that
 //! `run.json` has: a comparison of figures that the raw files do not bear out is refused.
 
-use crate::analysis::comparison::arm::{Arm, RunDocuments};
+use crate::analysis::comparison::arm::{Arm, ArmCell, ArmWindow, RunDocuments};
 use crate::analysis::comparison::differences::{Named, between};
 use crate::analysis::comparison::metric::column_met;
 use crate::analysis::comparison::shift::{self, Shift};
 use crate::analysis::comparison::verdict::Verdict;
-use crate::analysis::comparison::{Comparison, Settings, compare as compare_arms};
+use crate::analysis::comparison::{Comparison, Design, Settings, compare as compare_arms, pairs_of};
 use crate::analysis::definitions;
 use crate::analysis::percentiles::{PUBLISHED, percentile_ms};
 use crate::evidence::each_row;
@@ -126,17 +126,28 @@ fn deciles(arm: &Arm, dirs: &[PathBuf]) -> anyhow::Result<Deciles> {
 
 /// Adds the shift functions to loads whose windows can all be compared.
 fn add_shifts(compared: &mut Comparison, a: (&Arm, &Deciles), b: (&Arm, &Deciles)) {
+    let design = compared.design;
     for cell in &mut compared.cells {
         let fit = !cell.rows.iter().all(|row| row.verdict == Verdict::NoResultClient);
         for (at, metric) in SHIFTED.into_iter().enumerate() {
             let column = column_met(cell.load.model);
-            let windows_of = |(arm, deciles): (&Arm, &Deciles)| -> Option<Vec<[f64; 9]>> {
-                let windows = &arm.cells.iter().find(|c| c.load == cell.load)?.windows;
-                windows.iter().map(|w| deciles.get(&(w.run, w.cell, w.window))?[at]).collect()
-            };
-            let both = windows_of(a).zip(windows_of(b)).filter(|_| fit);
+            let of_arms = (a.0.cells.iter().find(|c| c.load == cell.load))
+                .zip(b.0.cells.iter().find(|c| c.load == cell.load))
+                .filter(|_| fit);
+            let both = of_arms.and_then(|(of_a, of_b)| {
+                let decile = |deciles: &Deciles, w: &ArmWindow| deciles.get(&(w.run, w.cell, w.window))?[at];
+                if design == Design::Pairs {
+                    let pairs = pairs_of((a.0, of_a), (b.0, of_b)).into_iter();
+                    let pair =
+                        |(i, j): (usize, usize)| Some((decile(a.1, &of_a.windows[i])?, decile(b.1, &of_b.windows[j])?));
+                    return pairs.map(pair).collect::<Option<(Vec<_>, Vec<_>)>>();
+                }
+                let all =
+                    |of: &ArmCell, deciles| of.windows.iter().map(|w| decile(deciles, w)).collect::<Option<Vec<_>>>();
+                all(of_a, a.1).zip(all(of_b, b.1))
+            });
             cell.shifts.extend(match both {
-                Some((a, b)) => shift::of_windows(metric, column, &a, &b),
+                Some((a, b)) => shift::of_windows(metric, column, &a, &b, design),
                 None => Some(Shift {
                     metric,
                     column,

@@ -34,6 +34,7 @@ pub fn terminal(compared: &Comparison) -> String {
         text.push_str("one plan, one server: what differs is noise\n");
     }
     wrap(&mut text, &format!("rules: {}", compared.rules.text), INDENT);
+    wrap(&mut text, &format!("noise: {}", compared.rules.noise), INDENT);
     compared.notes.iter().for_each(|note| wrap(&mut text, &format!("note: {}", one_line(note)), INDENT));
     for cell in &compared.cells {
         let heading = load(&cell.load);
@@ -206,7 +207,7 @@ pub fn markdown(compared: &Comparison) -> String {
             standing(d.standing).trim()
         );
     }
-    let _ = writeln!(md, "\nRules: {}.\n", compared.rules.text);
+    let _ = writeln!(md, "\nRules: {}.\n\nNoise: {}.\n", compared.rules.text, compared.rules.noise);
     compared.notes.iter().for_each(|note| {
         let _ = writeln!(md, "- {}", cell_text(note));
     });
@@ -285,12 +286,12 @@ fn markdown_shift(md: &mut String, shift: &Shift) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::comparison::simulation::{self, Chance, Server, Size, TYPICAL};
+    use crate::analysis::comparison::simulation::{self, Chance, Layout, Server, Size, TYPICAL};
 
     fn compared(windows: u32) -> Comparison {
         let far = Server { factor: 1.5, ..TYPICAL };
         let size = Size { windows, requests: 300, loads: 2 };
-        Chance::of_seed(3).comparison([TYPICAL, far], size, &simulation::settings(3, 0.05))
+        Chance::of_seed(3).comparison([TYPICAL, far], size, Layout::Apart, &simulation::settings(3, 0.05))
     }
 
     #[test]
@@ -299,7 +300,8 @@ mod tests {
             let mut compared = compared(windows);
             compared.notes.push("a note that is far too long for one line ".repeat(5));
             let deciles: Vec<[f64; 9]> = (0..windows).map(|w| [f64::from(w) + 100_000.0; 9]).collect();
-            let shift = crate::analysis::comparison::shift::of_windows("ttft", "gross", &deciles, &deciles);
+            let shift =
+                crate::analysis::comparison::shift::of_windows("ttft", "gross", &deciles, &deciles, compared.design);
             compared.cells[0].shifts.extend(shift);
             let text = terminal(&compared);
             for line in text.lines() {

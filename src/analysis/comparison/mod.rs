@@ -13,13 +13,13 @@ pub mod arm;
 pub mod differences;
 pub mod metric;
 pub mod needed;
+pub mod noise;
 pub mod shift;
 pub mod simulation;
 #[cfg(test)]
 mod tests;
 pub mod verdict;
 
-use crate::analysis::definitions::noise_gap;
 use crate::analysis::percentiles;
 use crate::analysis::statistics::permutation::ShiftTest;
 use crate::analysis::statistics::{hodges_lehmann, holm};
@@ -27,6 +27,7 @@ use crate::rundir::window::Load;
 use arm::{Arm, ArmCell, ArmWindow, Drift, NoFigure};
 use differences::{Difference, Standing};
 use metric::{Metric, Unit, change};
+use noise::Noise;
 use serde::Serialize;
 use verdict::{Evidence, Verdict, decide};
 
@@ -54,6 +55,29 @@ pub enum Design {
     Abba,
     /// In one campaign, adjacent pairs in an order drawn at random.
     Pairs,
+}
+
+impl Design {
+    /// What is counted, in words.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Design::Separate | Design::Abba => "windows an arm",
+            Design::Pairs => "pairs of windows",
+        }
+    }
+
+    /// The test of a shift; of pairs `a[i]` with `b[i]`. None when an arm is empty or a value is not finite.
+    fn test(self, a: &[f64], b: &[f64]) -> Option<ShiftTest> {
+        match self {
+            Design::Separate | Design::Abba => ShiftTest::of_arms(a, b),
+            Design::Pairs => ShiftTest::of_pairs(&within_pairs(a, b)),
+        }
+    }
+}
+
+/// B - A of each pair.
+fn within_pairs(a: &[f64], b: &[f64]) -> Vec<f64> {
+    a.iter().zip(b).map(|(a, b)| b - a).collect()
 }
 
 /// A comparison, as it is written.
@@ -109,6 +133,8 @@ pub struct Rules {
     pub windows_needed: usize,
     /// In words.
     pub text: String,
+    /// What is called noise, in words.
+    pub noise: String,
 }
 
 /// One load point of both arms.
@@ -147,9 +173,10 @@ pub struct Row {
     pub ratio: Option<f64>,
     /// 95 % interval of the ratio; null with too few windows.
     pub ratio_interval: Option<[f64; 2]>,
-    /// Largest difference between two windows of one arm; null when an arm has one window only.
+    /// Typical (mean) gap between two windows of one arm, of the arms the larger; of pairs, between the differences of two
+    /// pairs. Null with one window an arm, or one pair.
     pub noise: Option<f64>,
-    /// The larger of the arms' noise gaps, as a share.
+    /// The same of relative gaps, as a share.
     pub noise_share: Option<f64>,
     /// The harness's own share at the same percentile, mean over the windows of A and of B, in ms.
     pub overhead_ms: [Option<f64>; 2],
@@ -202,8 +229,9 @@ pub fn compare(a: &Arm, b: &Arm, differences: Vec<Difference>, settings: &Settin
     let (p_holm, p_outside) = (p_of(|t| t.p), p_of(|t| t.p_outside));
     let moved = what_moved(&differences);
     let rows = found.into_iter().zip(p_holm.into_iter().zip(p_outside));
-    let mut rows = rows.map(|(m, p)| m.judge(p, (needed, tests), settings.margin, &moved));
-    let cells = cells
+    let rules = rules(settings, tests, needed, design);
+    let mut rows = rows.map(|(m, p)| m.judge(p, &rules, design, &moved));
+    let cells: Vec<ComparedCell> = cells
         .iter()
         .map(|(of_a, _)| ComparedCell {
             load: of_a.load.clone(),
@@ -217,7 +245,7 @@ pub fn compare(a: &Arm, b: &Arm, differences: Vec<Difference>, settings: &Settin
         a: a.runs.iter().map(run_name).collect(),
         b: b.runs.iter().map(run_name).collect(),
         differences,
-        rules: rules(settings, tests, needed, design),
+        rules,
         design,
         notes: notes(a, b, design),
         cells,
@@ -248,7 +276,16 @@ fn run_name(run: &arm::RunDocuments) -> RunName {
 }
 
 fn rules(settings: &Settings, tests: usize, needed: usize, design: Design) -> Rules {
-    let unit = if design == Design::Pairs { "pairs of windows" } else { "windows an arm" };
+    let unit = design.unit();
+    let noise = match design {
+        Design::Pairs => {
+            "the amount by which two pairs typically differ in B - A (mean over all of them); what moves both windows of a \
+             pair alike is not in it"
+        }
+        _ => {
+            "the amount by which two windows of one arm typically differ (mean over all of them), of the arms the larger"
+        }
+    };
     let test = match design {
         Design::Pairs => "sign-flip test on pairs of windows whose order was drawn at random",
         _ => "permutation test on windows, taken to be exchangeable",
@@ -266,6 +303,9 @@ fn rules(settings: &Settings, tests: usize, needed: usize, design: Design) -> Ru
             if tests == 1 { "" } else { "s" },
             verdict::ALPHA * 100.0,
             settings.margin * 100.0
+        ),
+        noise: format!(
+            "{noise}; the noise in a run's own report is the largest gap between two windows, relative to their mean"
         ),
     }
 }
@@ -364,8 +404,7 @@ struct Measured<'a> {
 struct Tested {
     a_mean: f64,
     b_mean: f64,
-    noise: Option<f64>,
-    noise_share: Option<f64>,
+    noise: Option<Noise>,
     ratio: Option<f64>,
     ratio_interval: Option<[f64; 2]>,
     effect_interval: Option<[f64; 2]>,
@@ -373,7 +412,7 @@ struct Tested {
     exact: bool,
     p: f64,
     p_outside: f64,
-    /// Of logarithms, within arms.
+    /// Of logarithms: between the windows of an arm, or the differences of pairs.
     deviation: Option<f64>,
 }
 
@@ -414,16 +453,14 @@ fn measure<'a>(
     });
     let (mut figures_a, mut figures_b) = (figures(a, of_a), figures(b, of_b));
     let mut windows = figures_a.len().min(figures_b.len());
-    let mut pairs = None;
     if design == Design::Pairs {
         let paired = pairs_of((a, of_a), (b, of_b));
         windows = paired.len();
         figures_a = paired.iter().map(|(i, _)| figures_a[*i].clone()).collect();
         figures_b = paired.iter().map(|(_, i)| figures_b[*i].clone()).collect();
-        pairs = Some(());
     }
     let values = |figures: &[WindowFigure]| figures.iter().map(|f| f.value).collect::<Option<Vec<f64>>>();
-    let tested = values(&figures_a).zip(values(&figures_b)).and_then(|(a, b)| test(&a, &b, pairs.is_some(), margin));
+    let tested = values(&figures_a).zip(values(&figures_b)).and_then(|(a, b)| test(&a, &b, design, margin));
     let nothing = (tested.is_none() && missing.is_none()).then(|| "no window of both arms can be compared".to_owned());
     let overhead = |cell: &ArmCell| {
         let mut shares = cell.windows.iter().map(|w| w.tare(metric)).collect::<Option<Vec<f64>>>()?;
@@ -444,7 +481,7 @@ fn measure<'a>(
 }
 
 /// Windows of the same number in runs that were measured in turns: indices into the windows of both arms.
-fn pairs_of((a, of_a): (&Arm, &ArmCell), (b, of_b): (&Arm, &ArmCell)) -> Vec<(usize, usize)> {
+pub(crate) fn pairs_of((a, of_a): (&Arm, &ArmCell), (b, of_b): (&Arm, &ArmCell)) -> Vec<(usize, usize)> {
     let is_pair = |w_a: &ArmWindow, w_b: &ArmWindow| {
         let with = a.runs.get(w_a.run).and_then(|run| run.plan["interleave"]["with"].as_str());
         w_a.window == w_b.window && b.runs.get(w_b.run).is_some_and(|run| Some(run.run_id()) == with)
@@ -453,32 +490,27 @@ fn pairs_of((a, of_a): (&Arm, &ArmCell), (b, of_b): (&Arm, &ArmCell)) -> Vec<(us
     of_a.windows.iter().enumerate().filter_map(|(i, w)| Some((i, partner(w)?))).collect()
 }
 
-fn test(a: &[f64], b: &[f64], paired: bool, margin: f64) -> Option<Tested> {
-    let shift_test = |a: &[f64], b: &[f64]| match paired {
-        true => ShiftTest::of_pairs(&a.iter().zip(b).map(|(a, b)| b - a).collect::<Vec<_>>()),
-        false => ShiftTest::of_arms(a, b),
-    };
-    let of_values = shift_test(a, b)?;
+fn test(a: &[f64], b: &[f64], design: Design, margin: f64) -> Option<Tested> {
+    let of_values = design.test(a, b)?;
     let positive = a.iter().chain(b).all(|v| *v > 0.0);
     let logs = |values: &[f64]| values.iter().map(|v| v.ln()).collect::<Vec<_>>();
     let (log_a, log_b) = (logs(a), logs(b));
-    let of_ratios = positive.then(|| shift_test(&log_a, &log_b)).flatten();
-    let ratio = of_ratios.as_ref().and_then(|_| match paired {
-        true => hodges_lehmann::centre(&log_a.iter().zip(&log_b).map(|(a, b)| b - a).collect::<Vec<_>>()),
-        false => hodges_lehmann::shift(&log_a, &log_b),
+    let of_ratios = positive.then(|| design.test(&log_a, &log_b)).flatten();
+    let ratio = of_ratios.as_ref().and_then(|_| match design {
+        Design::Pairs => hodges_lehmann::centre(&within_pairs(&log_a, &log_b)),
+        _ => hodges_lehmann::shift(&log_a, &log_b),
     });
+    let deviation = match design {
+        Design::Pairs => deviation_within(&[&within_pairs(&log_a, &log_b)]),
+        _ => deviation_within(&[&log_a, &log_b]),
+    };
     let judged = of_ratios.as_ref().unwrap_or(&of_values);
     let mean = |values: &[f64]| percentiles::sum(&mut values.to_vec()) / values.len() as f64;
-    let gap = |values: &[f64]| {
-        let (least, most) = values.iter().fold((f64::MAX, f64::MIN), |(l, m), v| (l.min(*v), m.max(*v)));
-        (values.len() > 1).then_some((most - least, noise_gap(least, most)))
-    };
-    let gaps = gap(a).zip(gap(b));
+    let noise = Noise::of(design, a, b);
     Some(Tested {
         a_mean: mean(a),
         b_mean: mean(b),
-        noise: gaps.map(|(a, b)| a.0.max(b.0)),
-        noise_share: gaps.and_then(|(a, b)| Some(a.1?.max(b.1?))),
+        noise,
         ratio: ratio.map(f64::exp),
         ratio_interval: of_ratios.as_ref().and_then(|t| t.interval(25)).map(|ends| ends.map(f64::exp)),
         effect_interval: of_values.interval(25),
@@ -486,18 +518,19 @@ fn test(a: &[f64], b: &[f64], paired: bool, margin: f64) -> Option<Tested> {
         exact: judged.is_exact(),
         p: judged.two_sided(0.0),
         p_outside: of_ratios.as_ref().map_or(1.0, |t| t.outside(margin.ln_1p())),
-        deviation: positive.then(|| deviation_within(&log_a, &log_b)).flatten(),
+        deviation: deviation.filter(|_| positive),
     })
 }
 
-/// Standard deviation between the windows of one arm, both arms together.
-fn deviation_within(a: &[f64], b: &[f64]) -> Option<f64> {
-    let degrees = (a.len() + b.len()).checked_sub(2).filter(|d| *d > 0)?;
+/// Standard deviation within samples, all of them together.
+fn deviation_within(samples: &[&[f64]]) -> Option<f64> {
+    let values: usize = samples.iter().map(|sample| sample.len()).sum();
+    let degrees = values.checked_sub(samples.len()).filter(|d| *d > 0)?;
     let squares = |values: &[f64]| {
         let mean = percentiles::sum(&mut values.to_vec()) / values.len() as f64;
         percentiles::sum(&mut values.iter().map(|v| (v - mean) * (v - mean)).collect::<Vec<_>>())
     };
-    Some(((squares(a) + squares(b)) / degrees as f64).sqrt())
+    Some((samples.iter().map(|sample| squares(sample)).sum::<f64>() / degrees as f64).sqrt())
 }
 
 impl Measured<'_> {
@@ -507,7 +540,8 @@ impl Measured<'_> {
         self.tested.as_ref().filter(|_| against.iter().all(|words| words.is_none()))
     }
 
-    fn judge(self, (p_holm, p_outside): (f64, f64), (needed, tests): (usize, usize), margin: f64, moved: &str) -> Row {
+    fn judge(self, (p_holm, p_outside): (f64, f64), rules: &Rules, design: Design, moved: &str) -> Row {
+        let (needed, tests, margin) = (rules.windows_needed, rules.tests, rules.margin);
         let tested = self.tested.as_ref();
         let unit = self.metric.unit();
         let evidence = Evidence {
@@ -516,7 +550,8 @@ impl Measured<'_> {
             missing: self.missing,
             effect: tested.map_or(0.0, |t| t.b_mean - t.a_mean),
             unit,
-            noise: tested.and_then(|t| t.noise),
+            noise: tested.and_then(|t| t.noise).map(|noise| noise.gap),
+            design,
             windows: self.windows,
             needed,
             tests,
@@ -532,9 +567,16 @@ impl Measured<'_> {
         let label = self.metric.label(self.load.model);
         let sentence = tested.map(|t| sentence(t, moved, &label, unit, self.overhead_ms));
         let wants_more = matches!(verdict, Verdict::NotAClaim | Verdict::Suggestive | Verdict::Inconclusive);
-        let advice = tested
-            .filter(|_| wants_more)
-            .and_then(|t| needed::advice(t.deviation?, t.ratio?.ln(), needed.max(self.windows)));
+        let advice = tested.filter(|_| wants_more).and_then(|t| {
+            needed::advice(&needed::Seen {
+                deviation: t.deviation?,
+                effect: t.ratio?.ln(),
+                margin: margin.ln_1p(),
+                windows: needed.max(self.windows),
+                tests,
+                design,
+            })
+        });
         Row {
             metric: self.metric.to_string(),
             label,
@@ -545,8 +587,8 @@ impl Measured<'_> {
             effect_interval: tested.and_then(|t| t.effect_interval),
             ratio: tested.and_then(|t| t.ratio),
             ratio_interval: tested.and_then(|t| t.ratio_interval),
-            noise: tested.and_then(|t| t.noise),
-            noise_share: tested.and_then(|t| t.noise_share),
+            noise: tested.and_then(|t| t.noise).map(|noise| noise.gap),
+            noise_share: tested.and_then(|t| t.noise?.share),
             overhead_ms: self.overhead_ms,
             assignments: tested.filter(|_| enough).map(|t| t.assignments),
             exact: tested.filter(|_| enough).map(|t| t.exact),
@@ -574,7 +616,7 @@ fn sentence(t: &Tested, moved: &str, label: &str, unit: Unit, overhead: [Option<
         (Some([lo, hi]), None) => format!("[{} to {}]", unit.signed(lo), unit.signed(hi)),
         (None, _) => "[no interval: too few windows]".to_owned(),
     };
-    let noise = t.noise.map_or_else(|| "unknown".to_owned(), |noise| unit.words(noise));
+    let noise = t.noise.map_or_else(|| "unknown".to_owned(), |noise| unit.words(noise.gap));
     let overhead = match overhead {
         [Some(a), Some(b)] => format!("{} in A, {} in B", Unit::Millis.words(a), Unit::Millis.words(b)),
         _ => "unknown".to_owned(),

@@ -1,10 +1,11 @@
 //! Where a distribution moved: the difference of each decile (the shift function of K. Doksum, Annals of Statistics 2,
 //! 1974, and of R. Wilcox), from windows.
 //!
-//! A decile is taken in each window and averaged over windows; the interval and p are those of the same permutation test
-//! over windows as the verdicts'. Requests are never pooled over windows: that would call the noise between windows
+//! A decile is taken in each window and averaged over windows; the interval and p are those of the same test over windows,
+//! or pairs of them, as the verdicts'. Requests are never pooled over windows: that would call the noise between windows
 //! significant. It shows where to look, and is no claim of its own.
 
+use super::Design;
 use super::verdict::ALPHA;
 use crate::analysis::percentiles::{self, Percentile};
 use crate::analysis::statistics::holm;
@@ -13,6 +14,8 @@ use serde::Serialize;
 
 /// Fewest windows an arm with which an interval exists.
 pub const FEWEST_WINDOWS: usize = 4;
+/// Fewest pairs of windows with which one does.
+pub const FEWEST_PAIRS: usize = 6;
 /// Fewest requests of a window whose deciles are taken.
 pub const FEWEST_REQUESTS: usize = 10;
 
@@ -60,15 +63,21 @@ pub struct Decile {
     pub p_holm: Option<f64>,
 }
 
-/// The shift function from the deciles of each window. None when an arm has no window.
-pub fn of_windows(metric: &'static str, column: &'static str, a: &[[f64; 9]], b: &[[f64; 9]]) -> Option<Shift> {
+/// The shift function from the deciles of each window; of pairs `a[i]` with `b[i]`. None when an arm has no window.
+pub fn of_windows(
+    metric: &'static str,
+    column: &'static str,
+    a: &[[f64; 9]],
+    b: &[[f64; 9]],
+    design: Design,
+) -> Option<Shift> {
     if a.is_empty() || b.is_empty() {
         return None;
     }
     let of = |arm: &[[f64; 9]], decile: usize| arm.iter().map(|d| d[decile]).collect::<Vec<_>>();
-    let tested = a.len().min(b.len()) >= FEWEST_WINDOWS;
-    let tests: Vec<Option<ShiftTest>> =
-        (0..9).map(|d| ShiftTest::of_arms(&of(a, d), &of(b, d)).filter(|_| tested)).collect();
+    let fewest = if design == Design::Pairs { FEWEST_PAIRS } else { FEWEST_WINDOWS };
+    let tested = a.len().min(b.len()) >= fewest;
+    let tests: Vec<Option<ShiftTest>> = (0..9).map(|d| design.test(&of(a, d), &of(b, d)).filter(|_| tested)).collect();
     let p_values: Vec<f64> = tests.iter().map(|t| t.as_ref().map_or(1.0, |t| t.two_sided(0.0))).collect();
     let adjusted = holm::adjust(&p_values);
     let mean = |values: &mut [f64]| percentiles::sum(values) / values.len() as f64;
@@ -84,11 +93,13 @@ pub fn of_windows(metric: &'static str, column: &'static str, a: &[[f64; 9]], b:
     });
     let smallest = tests.iter().flatten().map(|t| 2.0 / t.assignments() as f64).fold(0.0, f64::max);
     let note = match tested {
-        false => {
-            Some(format!("no interval: the unit is the window, and fewer than {FEWEST_WINDOWS} an arm carry none"))
+        false if design == Design::Pairs => {
+            Some(format!("no interval: the unit is the pair of windows, and fewer than {fewest} carry none"))
         }
+        false => Some(format!("no interval: the unit is the window, and fewer than {fewest} an arm carry none")),
         true if smallest * 9.0 > ALPHA => {
-            Some("so few windows cannot single out one of nine deciles: look at the intervals together".to_owned())
+            let few = if design == Design::Pairs { "pairs" } else { "windows" };
+            Some(format!("so few {few} cannot single out one of nine deciles: look at the intervals together"))
         }
         true => None,
     };
@@ -115,7 +126,7 @@ mod tests {
     #[test]
     fn a_moved_tail_is_found_in_the_tail() {
         let arm = |by: f64| (0..6).map(|w| window(1000.0 + f64::from(w), by)).collect::<Vec<_>>();
-        let shift = of_windows("ttft", "gross", &arm(0.0), &arm(50.0)).expect("a shift");
+        let shift = of_windows("ttft", "gross", &arm(0.0), &arm(50.0), Design::Separate).expect("a shift");
         for (d, decile) in shift.deciles.iter().enumerate() {
             assert_eq!(decile.shift_ms, if d >= 7 { 50.0 } else { 0.0 });
             assert_eq!(decile.p_holm.expect("tested") <= ALPHA, d >= 7, "{decile:?}");
@@ -127,13 +138,31 @@ mod tests {
 
     #[test]
     fn few_windows_have_no_interval_and_say_so() {
-        let two = of_windows("ttft", "gross", &[window(0.0, 0.0); 2], &[window(9.0, 0.0); 5]).expect("a shift");
+        let two = of_windows("ttft", "gross", &[window(0.0, 0.0); 2], &[window(9.0, 0.0); 5], Design::Separate)
+            .expect("a shift");
         assert!(two.deciles.iter().all(|d| d.interval_ms.is_none() && d.p_holm.is_none() && d.shift_ms == 9.0));
         assert!(two.note.expect("a note").contains("no interval"));
-        let four = of_windows("ttft", "gross", &[window(0.0, 0.0); 4], &[window(9.0, 0.0); 4]).expect("a shift");
+        let four = of_windows("ttft", "gross", &[window(0.0, 0.0); 4], &[window(9.0, 0.0); 4], Design::Separate)
+            .expect("a shift");
         assert!(four.deciles.iter().all(|d| d.interval_ms == Some([9.0, 9.0])));
         assert!(four.note.expect("a note").contains("nine deciles"));
-        assert_eq!(of_windows("ttft", "gross", &[], &[window(0.0, 0.0)]), None);
+        assert_eq!(of_windows("ttft", "gross", &[], &[window(0.0, 0.0)], Design::Separate), None);
+    }
+
+    #[test]
+    fn pairs_show_a_shift_that_windows_apart_would_hide() {
+        // both servers drift together by far more than they differ
+        let drift = [0.0, 400.0, 100.0, 550.0, 200.0, 50.0, 300.0, 700.0, 20.0, 600.0];
+        let arm = |by: f64| drift.map(|o| window(1000.0 + o + by, 0.0)).to_vec();
+        let (a, b) = (arm(0.0), arm(9.0));
+        let of = |pairs: usize, design| of_windows("ttft", "gross", &a[..pairs], &b[..pairs], design).expect("a shift");
+        let pairs = of(10, Design::Pairs);
+        assert!(pairs.deciles.iter().all(|d| d.p_holm.is_some_and(|p| p < 0.02) && d.interval_ms == Some([9.0; 2])));
+        assert!(of(10, Design::Abba).deciles.iter().all(|d| d.p_holm.is_some_and(|p| p > 0.5)));
+        assert!(of(6, Design::Pairs).note.expect("a note").contains("so few pairs"), "2/64, nine times");
+        let five = of(5, Design::Pairs);
+        assert!(five.deciles.iter().all(|d| d.interval_ms.is_none()));
+        assert!(five.note.expect("a note").contains("the pair of windows, and fewer than 6"));
     }
 
     #[test]
@@ -141,7 +170,7 @@ mod tests {
         // windows that differ among themselves: however many requests stand behind a decile, nothing is significant
         let arm = |offsets: [f64; 6]| offsets.map(|o| window(1000.0 + o, 0.0)).to_vec();
         let (a, b) = (arm([0.0, 40.0, 10.0, 55.0, 20.0, 5.0]), arm([8.0, 60.0, 2.0, 35.0, 50.0, 12.0]));
-        let shift = of_windows("ttft", "gross", &a, &b).expect("a shift");
+        let shift = of_windows("ttft", "gross", &a, &b, Design::Separate).expect("a shift");
         assert!(shift.deciles.iter().all(|d| d.p_holm.expect("tested") > 0.5));
     }
 }

@@ -2,14 +2,16 @@
 //!
 //! A simulated request takes a log-normal time; a simulated window makes all of its requests slower or faster by a
 //! log-normal factor of its own. The windows are handed to the comparison as documents, so that everything after
-//! `run.json` is on trial. Seeded: the same figures each time.
+//! `run.json` is on trial. Where the servers take turns, what both share walks at random from window to window. Seeded: the same figures each time.
 
 use super::arm::{Arm, RunDocuments};
 use super::metric::{self, Metric};
+use super::noise::Noise;
 use super::verdict::{ALPHA, Verdict};
-use super::{Comparison, Settings, compare};
+use super::{Comparison, Design, Settings, compare, within_pairs};
 use crate::analysis::percentiles;
 use crate::analysis::statistics::permutation::ShiftTest;
+use crate::interleave::{Arm as Turn, Order, Sequence};
 use crate::rundir::run_json::SCHEMA;
 use rand_core::Rng;
 use rand_pcg::Pcg64;
@@ -40,6 +42,19 @@ pub struct Size {
     pub requests: u32,
     /// Load points.
     pub loads: u32,
+}
+
+/// How the windows of two servers lie in time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Layout {
+    /// Each on its own; nothing but its server and its own factor moves a window.
+    Apart,
+    /// In turns: adjacent pairs in an order drawn at random.
+    Pairs {
+        /// Standard deviation of the logarithm by which what both share becomes slower or faster from one window to the
+        /// next, whichever server it is of.
+        walk: f64,
+    },
 }
 
 /// A source of simulated requests.
@@ -83,27 +98,55 @@ impl Chance {
     }
 
     /// One arm: a run of its own, all windows of the first load, then those of the next.
-    ///
-    /// # Panics
-    /// Never: the documents are those of a run.
     pub fn arm(&mut self, name: &str, server: Server, size: Size) -> Arm {
-        let cells: Vec<Value> = (0..size.loads)
-            .map(|cell| {
-                let windows: Vec<Value> = (0..size.windows).map(|w| self.window(w, server, size.requests)).collect();
-                let load = json!({"model": "closed", "concurrency": cell + 1, "rate": null});
-                json!({"cell": cell, "load": load, "windows": windows})
-            })
-            .collect();
-        let run = json!({"schema": SCHEMA, "run_id": name, "plan_hash": "simulated", "cells": cells, "verdicts": []});
-        let documents = RunDocuments { dir: name.to_owned(), plan: json!({}), run };
-        Arm::of(vec![documents]).unwrap_or_else(|e| panic!("a simulated run is a run: {e}"))
+        let of_load =
+            |chance: &mut Chance| (0..size.windows).map(|w| chance.window(w, server, size.requests)).collect();
+        let windows = (0..size.loads).map(|_| of_load(self)).collect();
+        arm(name, json!({}), windows)
+    }
+
+    /// Two arms in one campaign, in adjacent pairs whose order is drawn at random.
+    pub(super) fn pairs(&mut self, servers: [Server; 2], size: Size, walk: f64) -> [Arm; 2] {
+        let order = Sequence::draw(Order::Pairs, self.0.next_u64(), size.loads as usize, size.windows);
+        let mut windows = [0, 1].map(|_| vec![Vec::new(); size.loads as usize]);
+        let mut shared = 0.0;
+        for (window, load) in (0..size.windows).flat_map(|w| (0..size.loads as usize).map(move |load| (w, load))) {
+            for turn in order.pair(load, window) {
+                shared += walk * self.normal();
+                let of_arm = usize::from(turn == Turn::B);
+                let server = servers[of_arm];
+                let now = Server { factor: server.factor * f64::exp(shared), ..server };
+                windows[of_arm][load].push(self.window(window, now, size.requests));
+            }
+        }
+        let [a, b] = windows;
+        [("a", "b", a), ("b", "a", b)]
+            .map(|(name, with, windows)| arm(name, json!({"arm": name, "with": with, "order": "pairs"}), windows))
     }
 
     /// A comparison of two servers by the rules, from the first window to the last verdict.
-    pub fn comparison(&mut self, servers: [Server; 2], size: Size, settings: &Settings) -> Comparison {
-        let (a, b) = (self.arm("a", servers[0], size), self.arm("b", servers[1], size));
+    pub fn comparison(&mut self, servers: [Server; 2], size: Size, layout: Layout, settings: &Settings) -> Comparison {
+        let [a, b] = match layout {
+            Layout::Apart => [self.arm("a", servers[0], size), self.arm("b", servers[1], size)],
+            Layout::Pairs { walk } => self.pairs(servers, size, walk),
+        };
         compare(&a, &b, Vec::new(), settings)
     }
+}
+
+/// A run of these windows, by load.
+///
+/// # Panics
+/// Never: the documents are those of a run.
+fn arm(name: &str, interleave: Value, windows: Vec<Vec<Value>>) -> Arm {
+    let cell = |(cell, windows): (usize, Vec<Value>)| {
+        let load = json!({"model": "closed", "concurrency": cell + 1, "rate": null});
+        json!({"cell": cell, "load": load, "windows": windows})
+    };
+    let cells: Vec<Value> = windows.into_iter().enumerate().map(cell).collect();
+    let run = json!({"schema": SCHEMA, "run_id": name, "plan_hash": "simulated", "cells": cells, "verdicts": []});
+    let documents = RunDocuments { dir: name.to_owned(), plan: json!({"interleave": interleave}), run };
+    Arm::of(vec![documents]).unwrap_or_else(|e| panic!("a simulated run is a run: {e}"))
 }
 
 /// How many of some comparisons came out how.
@@ -130,11 +173,11 @@ pub fn settings(metrics: usize, margin: f64) -> Settings {
 }
 
 /// Compares two servers again and again, with new requests each time.
-pub fn outcomes(of: u32, servers: [Server; 2], size: Size, settings: &Settings, seed: u64) -> Outcomes {
+pub fn outcomes(of: u32, servers: [Server; 2], size: Size, layout: Layout, settings: &Settings, seed: u64) -> Outcomes {
     let mut chance = Chance::of_seed(seed);
     let mut found = Outcomes { of, ..Outcomes::default() };
     for _ in 0..of {
-        let comparison = chance.comparison(servers, size, settings);
+        let comparison = chance.comparison(servers, size, layout, settings);
         let rows = || comparison.cells.iter().flat_map(|cell| &cell.rows);
         let any = |verdict: Verdict| u32::from(rows().any(|row| row.verdict == verdict));
         found.supported += any(Verdict::Supported);
@@ -190,4 +233,46 @@ pub fn covered(of: u32, ratio: f64, windows: u32, requests: u32, server: Server,
         held += u32::from(interval.is_some_and(|[lo, hi]| lo <= ratio.ln() && ratio.ln() <= hi));
     }
     held
+}
+
+/// The effect that so many windows an arm, or pairs, show in 80 of 100 comparisons, for each number of tests: in standard
+/// deviations of a window, or of the difference of a pair. Infinite where none does.
+///
+/// Each draw makes windows (or differences) that are normal, without an effect. An effect would be added to all windows
+/// of B alike, so the smallest that is larger than the noise, and the smallest whose p is at most [`ALPHA`] over the number
+/// of tests, follow from the same draw. The larger of both is what it takes; of the draws the 80th percentile counts.
+pub fn shown_at(design: Design, windows: usize, tests: &[usize], draws: u32, seed: u64) -> Vec<f64> {
+    let mut chance = Chance::of_seed(seed);
+    let mut found = vec![Vec::new(); tests.len()];
+    for _ in 0..draws {
+        let deviation = if design == Design::Pairs { std::f64::consts::FRAC_1_SQRT_2 } else { 1.0 };
+        let mut arm = || (0..windows).map(|_| deviation * chance.normal()).collect::<Vec<f64>>();
+        let (a, b) = (arm(), arm());
+        let within = within_pairs(&a, &b);
+        let effect = percentiles::sum(&mut within.clone()) / windows as f64;
+        let (Some(test), Some(noise)) = (design.test(&a, &b), Noise::of(design, &a, &b)) else { continue };
+        for (found, tests) in found.iter_mut().zip(tests) {
+            let level = ALPHA / *tests as f64;
+            let significant = smallest_with(|added| 2.0 * test.at_most(-added) <= level);
+            found.push(significant.max(noise.gap - effect));
+        }
+    }
+    let of_100 = |mut draws: Vec<f64>| {
+        draws.sort_unstable_by(f64::total_cmp);
+        draws.get((draws.len() * 4).div_ceil(5).saturating_sub(1)).copied().unwrap_or(f64::INFINITY)
+    };
+    found.into_iter().map(of_100).collect()
+}
+
+/// The smallest number within -20..20, to a millionth, from which on something holds; infinite when it never does.
+fn smallest_with(holds: impl Fn(f64) -> bool) -> f64 {
+    let (mut low, mut high) = (-20.0, 20.0);
+    if !holds(high) {
+        return f64::INFINITY;
+    }
+    while high - low > 1e-6 {
+        let middle = (low + high) / 2.0;
+        if holds(middle) { high = middle } else { low = middle }
+    }
+    high
 }

@@ -1,9 +1,10 @@
 //! What may be said of a difference between two arms: one function, in a fixed order.
 //!
-//! A difference within the largest gap between two windows of one arm is never a claim, however small its p: the test
-//! cannot lift that veto. It does not bar [`Verdict::Equivalent`], which claims no difference; two equal arms always
-//! lie within the gap, so nothing could ever be found equivalent otherwise.
+//! A difference not larger than the noise ([`super::noise`]) is never a claim, however small its p: the test cannot lift
+//! that veto. Larger is a condition and no evidence: the test decides. The veto does not bar [`Verdict::Equivalent`], which claims no difference; two equal arms always
+//! lie within the noise, so nothing could ever be found equivalent otherwise.
 
+use super::Design;
 use super::metric::{Unit, change};
 use std::fmt;
 
@@ -69,8 +70,10 @@ pub struct Evidence {
     pub effect: f64,
     /// Unit of effect and noise.
     pub unit: Unit,
-    /// Largest difference between two windows of one arm, in the unit; None when an arm has one window only.
+    /// Typical gap between two windows of one arm, or the differences of two pairs, in the unit; None when there is one only.
     pub noise: Option<f64>,
+    /// How the windows lie in time.
+    pub design: Design,
     /// Windows of the smaller arm, or pairs.
     pub windows: usize,
     /// Windows an arm (or pairs) that the test needs, all tests of the comparison counted.
@@ -104,13 +107,17 @@ pub fn decide(e: &Evidence) -> (Verdict, Reason) {
             let also_different = e.p_holm <= ALPHA;
             (Verdict::Equivalent, Reason::WithinMargin { margin: e.margin, p: e.p_outside_holm, also_different })
         }
-        Evidence { noise: None, .. } => (Verdict::NotAClaim, Reason::NoNoise),
+        Evidence { noise: None, .. } => (Verdict::NotAClaim, Reason::NoNoise(e.design)),
         Evidence { noise: Some(noise), .. } if e.effect.abs() <= *noise => {
             let p = tested.then_some(e.p_holm);
-            (Verdict::NotAClaim, Reason::WithinNoise { effect: e.effect, noise: *noise, unit: e.unit, p })
+            (
+                Verdict::NotAClaim,
+                Reason::WithinNoise { effect: e.effect, noise: *noise, unit: e.unit, design: e.design, p },
+            )
         }
         _ if !tested => {
-            (Verdict::Suggestive, Reason::FewWindows { windows: e.windows, needed: e.needed, tests: e.tests })
+            let (windows, needed, tests, design) = (e.windows, e.needed, e.tests, e.design);
+            (Verdict::Suggestive, Reason::FewWindows { windows, needed, tests, design })
         }
         _ if e.p_holm > ALPHA => (Verdict::Inconclusive, Reason::ByChance { p: e.p_holm }),
         Evidence { ratio: Some(ratio), .. } if !beyond(*ratio, e.margin) => {
@@ -126,16 +133,18 @@ pub fn decide(e: &Evidence) -> (Verdict, Reason) {
 pub enum Reason {
     /// What a gate, a window or a file says.
     Words(String),
-    /// A single window has no noise.
-    NoNoise,
-    /// The windows of one arm differ by more.
+    /// A single window, or pair, has no noise.
+    NoNoise(Design),
+    /// What is compared differs from itself by as much.
     WithinNoise {
         /// B - A.
         effect: f64,
-        /// Largest gap within an arm.
+        /// Typical gap within an arm, or between pairs.
         noise: f64,
         /// Of both.
         unit: Unit,
+        /// Which of the two.
+        design: Design,
         /// Adjusted p, where it was tested.
         p: Option<f64>,
     },
@@ -147,6 +156,8 @@ pub enum Reason {
         needed: usize,
         /// Of the comparison.
         tests: usize,
+        /// What is counted.
+        design: Design,
     },
     /// Chance does as much.
     ByChance {
@@ -182,24 +193,31 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::Words(words) => f.write_str(words),
-            Reason::NoNoise => {
-                f.write_str("one window has no noise to hold a difference against: measure at least two windows an arm")
+            Reason::NoNoise(design) => {
+                let one = if *design == Design::Pairs { "pair" } else { "window" };
+                let unit = design.unit();
+                write!(f, "one {one} has no noise to hold a difference against: measure at least two {unit}")
             }
-            Reason::WithinNoise { effect, noise, unit, p } => {
+            Reason::WithinNoise { effect, noise, unit, design, p } => {
                 let (effect, noise) = (unit.words(effect.abs()), unit.words(*noise));
-                write!(f, "{effect} is not more than the {noise} by which two windows of one arm differ")?;
+                let (which, from) = match design {
+                    Design::Pairs => ("the differences of two pairs", "one pair to the next"),
+                    _ => ("two windows of one arm", "one window to the next"),
+                };
+                write!(f, "{effect} is not more than the {noise} by which {which} typically differ")?;
                 match p {
                     Some(p) if *p <= ALPHA => write!(
                         f,
-                        "; a test alone would find it (p = {p:.4}), but a server that differs as much from itself is no \
-                         evidence: measure longer windows"
+                        "; a test alone would find it (p = {p:.4}), but from {from} the same servers vary by more: measure \
+                         longer windows"
                     ),
                     _ => Ok(()),
                 }
             }
-            Reason::FewWindows { windows, needed, tests } => write!(
+            Reason::FewWindows { windows, needed, tests, design } => write!(
                 f,
-                "more than the noise, but {windows} windows an arm cannot tell it from chance: {} need {needed}",
+                "more than the noise, but {windows} {} cannot tell it from chance: {} need {needed}",
+                design.unit(),
                 if *tests == 1 { "a test would".to_owned() } else { format!("{tests} tests together would") }
             ),
             Reason::ByChance { p } => write!(f, "p = {p:.3}: chance alone does as much too often"),
@@ -233,6 +251,7 @@ mod tests {
             effect: 60.0,
             unit: Unit::Millis,
             noise: Some(20.0),
+            design: Design::Separate,
             windows: 6,
             needed: 6,
             tests: 9,
