@@ -372,6 +372,7 @@ impl<D: Driver> Worker<D> {
         while self.desk.preparing > 0 {
             self.turn();
         }
+        self.rest();
         std::mem::take(&mut self.desk.prepared)
     }
 
@@ -396,6 +397,7 @@ impl<D: Driver> Worker<D> {
         }
         self.desk.end_canary();
         self.act();
+        self.rest();
         let mut report = self.desk.report;
         report.worker = self.desk.options.index;
         report.keep_alive = self.desk.server.keep_alive;
@@ -428,6 +430,12 @@ impl<D: Driver> Worker<D> {
         self.busy_ns.store(self.driver.counters().busy_ns, Ordering::Relaxed);
         self.desk.after_turn(self.driver.now());
         self.act();
+    }
+
+    /// Nothing is turned until the next order, which may be minutes away.
+    fn rest(&mut self) {
+        self.driver.rest();
+        self.busy_ns.store(self.driver.counters().busy_ns, Ordering::Relaxed);
     }
 
     /// Does what the desk asked for.

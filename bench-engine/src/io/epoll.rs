@@ -257,11 +257,15 @@ impl EpollDriver {
         }
     }
 
+    fn handled_until(&mut self, now: Instant) {
+        if let Some(since) = self.handling_since.take() {
+            self.counters.busy_ns += now.saturating_since(since).ns();
+        }
+    }
+
     fn wait(&mut self, until: Instant, events: &mut impl Events) {
         let began = self.clock.now();
-        if let Some(since) = self.handling_since.take() {
-            self.counters.busy_ns += began.saturating_since(since).ns();
-        }
+        self.handled_until(began);
         let left_over = self.backlog.len();
         let idle = self.outbox.is_empty() && self.refused.is_empty() && left_over == 0;
         let timeout = if idle && until > began {
@@ -499,6 +503,10 @@ impl Driver for EpollDriver {
         self.in_batch = 0;
         self.send_some(events);
         self.wait(until, events);
+    }
+
+    fn rest(&mut self) {
+        self.handled_until(self.clock.now());
     }
 
     fn counters(&self) -> DriverCounters {

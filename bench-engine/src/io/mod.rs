@@ -183,6 +183,9 @@ pub trait Driver {
     /// early with nothing.
     fn turn(&mut self, until: Instant, events: &mut impl Events);
 
+    /// No turn follows for now. What was being handled ends here: a pause is not work, and must not count as busy.
+    fn rest(&mut self);
+
     /// Counters so far.
     fn counters(&self) -> DriverCounters;
 }

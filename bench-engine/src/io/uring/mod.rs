@@ -461,11 +461,15 @@ impl UringDriver {
         }
     }
 
+    fn handled_until(&mut self, now: Instant) {
+        if let Some(since) = self.handling_since.take() {
+            self.counters.busy_ns += now.saturating_since(since).ns();
+        }
+    }
+
     fn wait(&mut self, until: Instant, events: &mut impl Events) {
         let began = self.clock.now();
-        if let Some(since) = self.handling_since.take() {
-            self.counters.busy_ns += began.saturating_since(since).ns();
-        }
+        self.handled_until(began);
         // work the kernel has deferred runs at the start of any enter that wants a completion: no need to look for its
         // flag, which stays set for a while after the work was done
         let idle = self.outbox.is_empty() && self.faults.is_empty();
@@ -547,6 +551,10 @@ impl Driver for UringDriver {
             self.send_next(events);
         }
         self.wait(until, events);
+    }
+
+    fn rest(&mut self) {
+        self.handled_until(self.clock.now());
     }
 
     fn counters(&self) -> DriverCounters {
