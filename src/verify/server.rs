@@ -140,7 +140,8 @@ impl<'a> Recount<'a> {
                 return Err(NoCounters::OtherWindow);
             }
         }
-        Ok(all[before..=after].to_vec())
+        // bounds that were swapped leave nothing between
+        all.get(before..=after).map(<[&Value]>::to_vec).ok_or(NoCounters::NoneAfter)
     }
 
     /// Requests sent between the start of the unbroken count of finished requests that leads up to `before` and that
