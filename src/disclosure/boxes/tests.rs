@@ -141,6 +141,20 @@ fn box_4_the_dropped_against_the_kept() {
 
 /// Absent is not 0.
 #[test]
+fn box_4_says_in_how_many_windows_it_could_look() {
+    let boxes = from_run(|run| {
+        let window = &mut run.cells[0].windows[0];
+        window.metrics.ttft.gross = None;
+        (window.disclosed.dropped.ttft_gross_p50_ms, window.disclosed.dropped.ttft_gross_max_ms) = (None, None);
+    });
+    assert!(
+        answer(&boxes, 4).1.contains("their ttft gross (told in 1 of 2 windows): medians "),
+        "{}",
+        answer(&boxes, 4).1
+    );
+}
+
+#[test]
 fn box_5_what_is_told_of_a_cache() {
     let unique = |s: &mut Specimen| {
         let mut n = 0;
