@@ -4,6 +4,7 @@
 use crate::analysis::comparison::metric::Metric;
 use bench_engine::io::DriverKind;
 use calibration::mock::{Class, ColdStart, Law, SplitWrites};
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::net::SocketAddr;
@@ -218,6 +219,15 @@ impl FromStr for Pair {
         let (name, value) = s.split_once('=').ok_or_else(|| "write it as NAME=VALUE".to_owned())?;
         Ok(Pair(name.trim().to_owned(), value.trim().to_owned()))
     }
+}
+
+/// A usage error without what was given to `--header`, which may be a secret.
+pub fn without_values(mut error: clap::Error) -> clap::Error {
+    let of_header = |value: &ContextValue| matches!(value, ContextValue::String(arg) if arg.starts_with("--header"));
+    if error.get(ContextKind::InvalidArg).is_some_and(of_header) {
+        error.insert(ContextKind::InvalidValue, ContextValue::String("[not shown]".to_owned()));
+    }
+    error
 }
 
 impl TryFrom<String> for Pair {
@@ -905,6 +915,18 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_value_of_a_header_is_in_no_error() {
+        for command in ["run", "probe"] {
+            let words = ["tarebench", command, "--base-url", "http://x", "--header", "X-Key: hidden-value"];
+            let error = without_values(Cli::try_parse_from(words).err().expect("no ="));
+            let told = error.to_string();
+            assert!(told.contains("--header") && told.contains("NAME=VALUE") && !told.contains("hidden"), "{told}");
+        }
+        let error = Cli::try_parse_from(["tarebench", "run", "--windows", "many"]).err().expect("no number");
+        assert!(without_values(error).to_string().contains("many"), "other values are repeated");
     }
 
     #[test]

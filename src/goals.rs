@@ -144,6 +144,9 @@ pub enum BadGoals {
     /// Twice the same.
     #[error("two goals on {0}")]
     Twice(&'static str),
+    /// A file without a single goal.
+    #[error("sets no goal: write some under [request] or [window], or leave the file out")]
+    None,
     /// A file that is no TOML of this form.
     #[error("{0}")]
     File(String),
@@ -161,7 +164,7 @@ struct Written {
 }
 
 impl Goals {
-    /// Goals of the file's text and of `--goodput`, which replaces the file's goals of a request. None without any.
+    /// Goals of the file's text and of `--goodput`, which replaces the file's goals of a request. None without either.
     ///
     /// # Errors
     /// [`BadGoals`].
@@ -173,6 +176,9 @@ impl Goals {
         let share = written.share.unwrap_or(SHARE);
         if !(share > 0.0 && share <= 1.0) {
             return Err(BadGoals::Share(share));
+        }
+        if file.is_some() && written.request.is_empty() && written.window.is_empty() {
+            return Err(BadGoals::None);
         }
         let request: Vec<(String, f64)> = match goodput {
             [] => written.request.into_iter().collect(),
@@ -225,7 +231,9 @@ mod tests {
         assert_eq!(over.request, BTreeMap::from([(RequestMetric::Ttft, 1.0)]), "the flag replaces the file's");
         let text = serde_json::to_string(&goals).unwrap();
         assert_eq!(serde_json::from_str::<Goals>(&text).unwrap(), goals);
-        assert_eq!(Goals::new(Some(""), &[]).unwrap(), None);
+        for empty in ["", "share = 0.9", "[request]"] {
+            assert_eq!(Goals::new(Some(empty), &[]), Err(BadGoals::None), "asked for, and nothing would be judged");
+        }
         assert_eq!(Goals::new(None, &[]).unwrap(), None);
     }
 

@@ -64,6 +64,8 @@ pub struct Chain {
 pub struct Recording {
     /// Form in which it is written.
     pub form: &'static str,
+    /// Times of which nothing told the unit were taken as ms.
+    pub unit_assumed: bool,
     /// What the file says of itself: model, time, ..
     pub facts: Vec<(String, String)>,
     /// Loads, in the order of the file, those of numbers by number.

@@ -24,7 +24,7 @@ use tarebench::calibrations::identity::Host;
 use tarebench::calibrations::store::{self, Found};
 use tarebench::campaign::{self, Ended, Voice, mock_child};
 use tarebench::cli::{
-    CalibrateArgs, Cli, Command, CompareArgs, DecodeArgs, DiscloseArgs, ImportArgs, LedgerArgs, List, MockArgs,
+    self, CalibrateArgs, Cli, Command, CompareArgs, DecodeArgs, DiscloseArgs, ImportArgs, LedgerArgs, List, MockArgs,
     MockUsage, ProbeArgs, ReportArgs, ReportFormat, RunArgs, VerifyArgs,
 };
 use tarebench::disclosure::boxes::Boxes;
@@ -49,7 +49,7 @@ const INVALID: u8 = 3;
 const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let done = match Cli::try_parse().unwrap_or_else(|error| cli::without_values(error).exit()).command {
         Command::Run(args) => run(*args),
         Command::Calibrate(args) => calibrate(&args),
         Command::Mock(args) => mock(*args),
@@ -577,8 +577,7 @@ fn verify_dir(args: &VerifyArgs) -> u8 {
     match verify::verify(&args.dir) {
         Ok(verified) => match tarebench::evidence::verify(&args.dir, verified.published) {
             Ok(comparisons) => {
-                let also = if comparisons > 0 { "; so are the comparisons with the mock's log" } else { "" };
-                tell(&format!("{verified}{also}\n"));
+                tell(&format!("{}\n", verify::Verified { comparisons, ..verified }));
                 0
             }
             Err(difference) => {

@@ -43,6 +43,8 @@ pub struct Verified {
     pub lines: usize,
     /// The run came to the point at which its figures are published; one that crashed before has at most some of them.
     pub published: bool,
+    /// Files of comparisons with a mock's log that were recomputed too, by whoever has that log.
+    pub comparisons: usize,
     /// What a reader must know: half-written last lines, windows without an end.
     pub notes: Vec<String>,
 }
@@ -50,10 +52,14 @@ pub struct Verified {
 impl std::fmt::Display for Verified {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Verified { rows, windows, lines, .. } = self;
-        write!(
-            f,
-            "verified: {rows} rows, {windows} windows, {lines} lines of run.json and boxes.json, and report.md, bit for bit"
-        )?;
+        write!(f, "verified: {rows} rows, {windows} windows")?;
+        match self.published {
+            true => write!(f, ", {lines} lines of run.json and boxes.json, and report.md, bit for bit")?,
+            false => write!(f, ", {lines} lines of run.json and boxes.json; the run ended before all was published")?,
+        }
+        if self.comparisons > 0 {
+            write!(f, "; so are the comparisons with the mock's log")?;
+        }
         self.notes.iter().try_for_each(|note| write!(f, "\nnote: {note}"))
     }
 }
@@ -127,7 +133,7 @@ pub fn verify(dir: &Path) -> Result<Verified, Difference> {
     if published("report.md") {
         lines += derived(dir, recomputed)?;
     }
-    Ok(Verified { rows: raw.rows, windows: raw.windows.len(), lines, published: !broken_off, notes })
+    Ok(Verified { rows: raw.rows, windows: raw.windows.len(), lines, published: !broken_off, comparisons: 0, notes })
 }
 
 /// `boxes.json` and `report.md` are derived: they must be what the recomputed numbers say. Gives the lines of boxes.json.
@@ -180,7 +186,8 @@ fn run(raw: &Raw) -> Value {
     if let Some(text) = calibrated::unusable(plan) {
         verdicts.push(json!({"cell": null, "window": null, "kind": "calibration", "text": text}));
     }
-    let planned = plan["cells"].as_array().zip(plan["windows"].as_u64()).map(|(c, w)| c.len() as u64 * w);
+    let planned =
+        plan["cells"].as_array().zip(plan["windows"].as_u64()).map(|(c, w)| (c.len() as u64).saturating_mul(w));
     let all_there = !raw.windows.is_empty() && planned.is_none_or(|n| n == raw.windows.len() as u64);
     let complete = all_there && !broken_off;
     let labels = labels::of(plan, &cells, complete);

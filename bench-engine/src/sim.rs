@@ -138,6 +138,8 @@ pub struct SimDriver<P> {
     made: u64,
     turns: u64,
     counters: DriverCounters,
+    /// What was handed over is being handled since then.
+    handling_since: Option<Instant>,
     emptied: Instant,
 }
 
@@ -157,6 +159,7 @@ impl<P: Peer> SimDriver<P> {
             made: 0,
             turns: 0,
             counters: DriverCounters::default(),
+            handling_since: None,
             emptied,
         }
     }
@@ -288,6 +291,7 @@ impl<P: Peer> Driver for SimDriver<P> {
     }
 
     fn turn(&mut self, until: Instant, events: &mut impl Events) {
+        self.rest();
         self.turns += 1;
         self.peer.turn(self.clock.now());
         self.send_all(events);
@@ -303,6 +307,7 @@ impl<P: Peer> Driver for SimDriver<P> {
             self.counters.batches += 1;
             self.counters.completions += batch.len() as u64;
             self.counters.max_batch = self.counters.max_batch.max(batch.len() as u32);
+            self.handling_since = Some(self.clock.now());
         }
         for (pos, ((happened, _), (serial, what))) in batch.into_iter().enumerate() {
             self.hand_over(serial, happened, what, pos as u32, events);
@@ -310,7 +315,11 @@ impl<P: Peer> Driver for SimDriver<P> {
         self.emptied = began;
     }
 
-    fn rest(&mut self) {}
+    fn rest(&mut self) {
+        if let Some(since) = self.handling_since.take() {
+            self.counters.busy_ns += self.clock.now().saturating_since(since).ns();
+        }
+    }
 
     fn counters(&self) -> DriverCounters {
         self.counters

@@ -376,12 +376,6 @@ impl<D: Driver> Worker<D> {
         std::mem::take(&mut self.desk.prepared)
     }
 
-    /// Until the next order the worker sleeps: that is not busy time.
-    fn rest(&mut self) {
-        self.driver.rest();
-        self.busy_ns.store(self.driver.counters().busy_ns, Ordering::Relaxed);
-    }
-
     /// Runs a closed-loop window: [`Worker::run`] with [`Load::Closed`].
     pub fn run_window(&mut self, slots: u32, opened: Instant) -> WindowReport {
         self.run(Load::Closed, slots, opened)
@@ -403,10 +397,10 @@ impl<D: Driver> Worker<D> {
         }
         self.desk.end_canary();
         self.act();
+        self.rest();
         let mut report = self.desk.report;
         report.worker = self.desk.options.index;
         report.keep_alive = self.desk.server.keep_alive;
-        self.rest();
         report.driver = since(self.driver.counters(), before);
         report
     }
@@ -436,6 +430,12 @@ impl<D: Driver> Worker<D> {
         self.busy_ns.store(self.driver.counters().busy_ns, Ordering::Relaxed);
         self.desk.after_turn(self.driver.now());
         self.act();
+    }
+
+    /// Nothing is turned until the next order, which may be minutes away.
+    fn rest(&mut self) {
+        self.driver.rest();
+        self.busy_ns.store(self.driver.counters().busy_ns, Ordering::Relaxed);
     }
 
     /// Does what the desk asked for.

@@ -122,6 +122,28 @@ fn submit(finished: &Finished) -> Instant {
 }
 
 #[test]
+fn the_pause_between_windows_is_not_busy() {
+    let (clock, shared) = (SimClock::default(), shared(1));
+    let mut worker = worker(&clock, &shared, script([answer(ms(1)), answer(ms(1))]), 0, 1);
+    let busy = worker.busy_ns();
+    assert_eq!(worker.prepare(1).opened, 1);
+    for _ in 0..2 {
+        supply(&shared, &[ms(1)]);
+        // another arm's window, or --gap-between-windows
+        clock.advance_to(clock.now() + Nanos::from_secs(60));
+        assert_eq!(worker.prepare(1).opened, 0);
+        clock.advance_to(clock.now() + Nanos::from_secs(60));
+        let report = worker.run(Load::Open, 1, clock.now());
+        assert_eq!(
+            (report.driver.batches > 0, report.driver.busy_ns),
+            (true, 0),
+            "on this clock handling takes no time"
+        );
+        assert_eq!(busy.load(Ordering::Relaxed), 0, "as others read it");
+    }
+}
+
+#[test]
 fn requests_leave_at_their_due_to_the_ns() {
     let dues: Vec<Nanos> = ArrivalLaw::new(300.0, 1.0).expect("a law").schedule(7).take(200).collect();
     let (found, report) = window(script([answer(ms(15))]), 64, 64, &dues);

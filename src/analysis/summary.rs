@@ -225,7 +225,7 @@ fn plan_goals(plan: &Value) -> Result<Option<Goals>, SummaryError> {
 /// `cells` x `windows` of the plan, where it tells.
 fn planned_windows(plan: &Value) -> Option<usize> {
     let cells = plan.get("cells")?.as_array()?.len();
-    Some(cells * usize::try_from(plan.get("windows")?.as_u64()?).ok()?)
+    Some(cells.saturating_mul(usize::try_from(plan.get("windows")?.as_u64()?).ok()?))
 }
 
 fn definitions() -> BTreeMap<String, BTreeMap<String, String>> {

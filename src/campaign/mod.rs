@@ -324,6 +324,12 @@ pub(crate) fn timestamp(wall_ns: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}-{:02}-{:02}", second / 3600, second / 60 % 60, second % 60)
 }
 
+/// A campaign's name as part of a file name: one path component, whatever stands in it.
+fn file_name(name: &str) -> String {
+    let kept = |c: char| if c.is_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
+    name.chars().take(60).map(kept).collect()
+}
+
 /// Creates a directory; one that holds something is refused.
 fn usable_directory(dir: &Path, force: bool) -> anyhow::Result<()> {
     let told = |e: std::io::Error| {
@@ -378,7 +384,7 @@ struct Home {
 
 impl Home {
     fn make(plan: &Plan, arms: &[(Option<Side>, &Plan)], started_at: &str) -> anyhow::Result<Home> {
-        let by_default = || Path::new("runs").join(format!("{started_at}-{}", plan.name));
+        let by_default = || Path::new("runs").join(format!("{started_at}-{}", file_name(&plan.name)));
         let whole = plan.output.dir.clone().unwrap_or_else(by_default);
         usable_directory(&whole, plan.output.force)?;
         let was_empty = fs::read_dir(&whole)?.next().is_none();
@@ -463,6 +469,13 @@ fn tell_of(written: anyhow::Result<Vec<String>>, voice: &Voice) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_leads_to_no_other_directory() {
+        assert_eq!(file_name("../../x y\n"), "..-..-x-y-");
+        assert_eq!(file_name("nächtlich_1.2-b"), "nächtlich_1.2-b");
+        assert_eq!(file_name(&"a".repeat(300)).len(), 60);
+    }
 
     #[test]
     fn timestamps_are_civil() {

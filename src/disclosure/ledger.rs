@@ -402,6 +402,7 @@ impl Entry {
             let target = (start.base_url.as_str(), start.model.as_str());
             with_counts(
                 &fields,
+                json!(book.breaks.len()),
                 [
                     ended(book.counts()),
                     ended(book.counts_of_plan(&start.plan_hash)),
@@ -411,9 +412,10 @@ impl Entry {
         };
         let (line, words) = match append(self.place.ledger.as_deref(), ("end", &at), &start.plan_hash, &counted) {
             Ok(appended) => (appended.line, breaks(&self.place, &appended.found)),
-            Err(why) => {
-                (unchained("end", with_counts(&fields, [const { Value::Null }; 3])), vec![self.place.not_there(&why)])
-            }
+            Err(why) => (
+                unchained("end", with_counts(&fields, Value::Null, [const { Value::Null }; 3])),
+                vec![self.place.not_there(&why)],
+            ),
         };
         let copy = dir.join(FILE);
         write_copy(&copy, &line, false).with_context(|| copy.display().to_string())?;
@@ -430,11 +432,13 @@ impl Drop for Entry {
     }
 }
 
-fn with_counts(fields: &Value, [runs, of_plan, of_target]: [Value; 3]) -> Value {
+/// `ledger_breaks`: places where the chain did not hold when the run ended. Where lines are gone, the counts are too low.
+fn with_counts(fields: &Value, breaks: Value, [runs, of_plan, of_target]: [Value; 3]) -> Value {
     let mut fields = fields.clone();
     fields["runs"] = runs;
     fields["runs_of_plan"] = of_plan;
     fields["runs_of_target"] = of_target;
+    fields["ledger_breaks"] = breaks;
     fields
 }
 

@@ -37,6 +37,14 @@ const TOTAL: [&str; 7] = ["total", "e2e", "e2el", "latency", "request_latency", 
 struct Times {
     index: usize,
     unit_ms: f64,
+    /// Neither its name nor a flag told the unit.
+    assumed: bool,
+}
+
+impl Times {
+    fn of(index: usize, unit_ms: Option<f64>) -> Times {
+        Times { index, unit_ms: unit_ms.unwrap_or(1.0), assumed: unit_ms.is_none() }
+    }
 }
 
 pub(super) fn read(text: &str, file: &str, columns: &Columns) -> Result<Recording, BadRecording> {
@@ -52,7 +60,7 @@ pub(super) fn read(text: &str, file: &str, columns: &Columns) -> Result<Recordin
         return Err(bad(at, "has no names of columns, but columns were named".into()));
     }
     let (ttft, total, by) = match bare {
-        true => (None, Some(Times { index: 0, unit_ms: columns.unit_ms.unwrap_or(1.0) }), None),
+        true => (None, Some(Times::of(0, columns.unit_ms)), None),
         false => {
             let find = |asked: &Option<String>, known: &[&str]| column(&head, asked, known, columns.unit_ms);
             let ttft = find(&columns.ttft, &TTFT).map_err(|text| bad(at, text))?;
@@ -99,7 +107,13 @@ pub(super) fn read(text: &str, file: &str, columns: &Columns) -> Result<Recordin
         let records = groups.remove(&name).unwrap_or_default();
         Group { name, records, published: Vec::new() }
     };
-    Ok(Recording { form: "delimited text", groups: order.into_iter().map(group).collect(), ..Recording::default() })
+    let unit_assumed = [ttft, total].into_iter().flatten().any(|times| times.assumed);
+    Ok(Recording {
+        form: "delimited text",
+        unit_assumed,
+        groups: order.into_iter().map(group).collect(),
+        ..Recording::default()
+    })
 }
 
 /// An empty field is a time that the file does not have.
@@ -123,13 +137,13 @@ fn column(
     if let Some(name) = asked {
         let index = place(head, name)?;
         let by_name = UNITS.iter().find(|(end, _)| name.trim().to_lowercase().ends_with(end)).map(|(_, ms)| *ms);
-        return Ok(Some(Times { index, unit_ms: unit_ms.or(by_name).unwrap_or(1.0) }));
+        return Ok(Some(Times::of(index, by_name.or(unit_ms))));
     }
     let found = head.iter().enumerate().find_map(|(index, name)| {
         let name = name.trim().to_lowercase();
         let unit = UNITS.iter().find(|(end, _)| name.ends_with(end));
         let stem = unit.map_or(name.as_str(), |(end, _)| name.trim_end_matches(end).trim_end());
-        known.contains(&stem).then(|| Times { index, unit_ms: unit_ms.or(unit.map(|(_, ms)| *ms)).unwrap_or(1.0) })
+        known.contains(&stem).then(|| Times::of(index, unit.map(|(_, ms)| *ms).or(unit_ms)))
     });
     Ok(found)
 }

@@ -154,6 +154,9 @@ impl Imported {
                 .to_owned(),
             "nothing is known of the client: its own share is in every figure".to_owned(),
         ];
+        if recording.unit_assumed {
+            notes.push("nothing tells the unit of these times: they were taken as ms (--unit)".to_owned());
+        }
         if groups.iter().all(|g| g.max_gap.is_none()) {
             notes.push("gaps were not recorded".to_owned());
         }

@@ -37,7 +37,14 @@ fn of_document(document: &Value, file: &str) -> Result<Recording, BadRecording> 
     if let Some(Value::Object(sweep)) = fields.get("baseline_sweep") {
         let groups = place.sweep(sweep)?;
         let (chains, chains_published) = place.chains(fields.get("chained_session"))?;
-        return Ok(Recording { form: "tail-latency study", facts, groups, chains, chains_published });
+        return Ok(Recording {
+            form: "tail-latency study",
+            unit_assumed: false,
+            facts,
+            groups,
+            chains,
+            chains_published,
+        });
     }
     // a single record, as the only line of a file
     if is_record(fields) {
@@ -143,7 +150,8 @@ impl Place<'_> {
         }
         let error = match fields.get("error") {
             None | Some(Value::Null | Value::Bool(false)) => None,
-            Some(Value::String(text)) => Some(text.clone()),
+            // of those that succeeded some tools write ""
+            Some(Value::String(text)) => Some(text.clone()).filter(|text| !text.is_empty()),
             Some(other) => Some(other.to_string()),
         };
         Ok(Record {

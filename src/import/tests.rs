@@ -35,6 +35,24 @@ fn study() -> String {
 }
 
 #[test]
+fn a_unit_that_nothing_tells_is_said_and_one_in_a_name_wins() {
+    let assumed = |found: &Imported| found.notes.iter().any(|note| note.contains("taken as ms"));
+    let seconds = Columns { unit_ms: Some(1e3), ..Columns::default() };
+    assert!(assumed(&imported("ttft\n0.5\n")) && assumed(&imported("0.5\n0.6\n")));
+    assert!(!assumed(&imported("ttft_ms\n5\n")) && !assumed(&with("ttft\n0.5\n", &seconds)));
+    let p50 = |text: &str, columns: &Columns| with(text, columns).groups[0].ttft.as_ref().unwrap().percentiles["p50"];
+    assert_eq!((p50("ttft\n0.5\n", &seconds), p50("ttft_ms\n5\n", &seconds)), (500.0, 5.0));
+    let named = Columns { ttft: Some("first_ms".into()), ..seconds };
+    assert_eq!(p50("first_ms\n5\n", &named), 5.0);
+}
+
+#[test]
+fn an_empty_error_is_none() {
+    let found = imported(r#"[{"ttft_ms":1,"error":""},{"ttft_ms":2,"error":"reset"}]"#);
+    assert_eq!((found.groups[0].ok, found.groups[0].failed), (1, 1));
+}
+
+#[test]
 fn a_study_is_analysed_load_by_load_and_held_against_its_own_summary() {
     let found = imported(&study());
     assert_eq!(found.facts["model"], "m");

@@ -12,6 +12,9 @@ use std::fmt::Write;
 /// Windows whose figures are printed one by one.
 const ONE_BY_ONE: usize = 8;
 const INDENT: usize = 4;
+/// A server that was set up anew says the same of itself as before: only people know what they changed.
+const SAME: &str = "one plan, one address, and the server says the same of itself: what differs is noise, or a change that \
+                    nobody declared (--declare)";
 
 /// The comparison as it stands on a terminal.
 pub fn terminal(compared: &Comparison) -> String {
@@ -31,7 +34,7 @@ pub fn terminal(compared: &Comparison) -> String {
         );
     }
     if compared.differences.is_empty() {
-        text.push_str("one plan, one server: what differs is noise\n");
+        wrap(&mut text, SAME, INDENT);
     }
     wrap(&mut text, &format!("rules: {}", compared.rules.text), INDENT);
     wrap(&mut text, &format!("noise: {}", compared.rules.noise), INDENT);
@@ -194,7 +197,9 @@ pub fn markdown(compared: &Comparison) -> String {
         });
     }
     match compared.differences.is_empty() {
-        true => md.push_str("\nOne plan, one server: what differs is noise.\n"),
+        true => {
+            let _ = writeln!(md, "\nThe same: {SAME}.");
+        }
         false => md.push_str("\n| differs | A | B | |\n|---|---|---|---|\n"),
     }
     for d in &compared.differences {
@@ -292,6 +297,16 @@ mod tests {
         let far = Server { factor: 1.5, ..TYPICAL };
         let size = Size { windows, requests: 300, loads: 2 };
         Chance::of_seed(3).comparison([TYPICAL, far], size, Layout::Apart, &simulation::settings(3, 0.05))
+    }
+
+    #[test]
+    fn two_runs_of_one_address_are_not_called_one_server() {
+        let mut compared = compared(2);
+        compared.differences.clear();
+        for text in [terminal(&compared), markdown(&compared)] {
+            let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(words.contains(SAME) && !words.contains("one server"), "{text}");
+        }
     }
 
     #[test]

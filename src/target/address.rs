@@ -77,12 +77,12 @@ impl Target {
     pub fn resolve_given_by(flag: &'static str, url: &str, pin: Option<&str>) -> Result<Self, AddressError> {
         // what may be a secret (user info, a query) is not repeated
         let shown = url.split(['?', '#']).next().unwrap_or_default();
-        let shown = shown.rsplit_once('@').map_or(shown.to_owned(), |(_, host)| format!("http://...@{host}"));
+        let shown = shown.rsplit_once('@').map_or(shown.to_owned(), |(_, host)| format!("...@{host}"));
         let not_a_url = |why: &str| AddressError::NotAUrl { flag, url: shown.clone(), why: why.to_owned() };
         let uri: Uri = url.parse().map_err(|e: http::uri::InvalidUri| not_a_url(&e.to_string()))?;
         match uri.scheme_str() {
             Some("http") => {}
-            Some("https") => return Err(AddressError::Https { flag, url: url.to_owned() }),
+            Some("https") => return Err(AddressError::Https { flag, url: shown }),
             Some(other) => return Err(not_a_url(&format!("scheme {other:?}"))),
             None => return Err(not_a_url("no http:// in front")),
         }
@@ -175,6 +175,7 @@ mod tests {
             words("http://u:secret@x/").contains("user and password")
                 && !words("http://u:secret@x/").contains("secret")
         );
+        assert!(!words("https://u:secret@x/?key=secret").contains("secret"));
         assert!(words("http://x/?key=hidden").contains("query") && !words("http://x/?key=hidden").contains("hidden"));
         assert!(words("http://no-such-host.invalid:1").starts_with("dns:"));
     }

@@ -133,7 +133,7 @@ impl<'a> Recount<'a> {
             self.answered().filter(|s| ended(s) <= opened).count().checked_sub(1).ok_or(NoCounters::NoneBefore)?;
         let after = self.answered().filter(|s| number(s, "at") < closed).count();
         let all: Vec<&Value> = self.answered().collect();
-        let last = *all.get(after).ok_or(NoCounters::NoneAfter)?;
+        let last = *all.get(after).filter(|_| after >= before).ok_or(NoCounters::NoneAfter)?;
         let (from, to) = (number(all[before], "at"), ended(last));
         for (place, other) in self.windows.iter().enumerate() {
             if place != self.index && number(other, "closed") > from && number(other, "opened") < to {

@@ -62,6 +62,38 @@ fn a_counter_of_the_server_that_was_changed_is_named() {
     assert!(found.contains("cells[0].windows[0].server"), "{found}");
 }
 
+/// Bounds and numbers that no run writes end in a difference or an error, not in a panic.
+#[test]
+fn impossible_bounds_and_counts_are_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut specimen = Specimen::two_windows();
+    let finished = |ms: u64, n: f64| scrape(ms * MS, &[("requests_finished", n)]);
+    specimen.scrapes = [50, 420, 600, 1_420].map(|ms| finished(ms, ms as f64)).to_vec();
+    publish(&mut specimen, dir.path());
+    let closed = specimen.windows[1].0.closed;
+    change(dir.path(), "windows.jsonl", &format!("\"closed\":{closed}"), "\"closed\":3");
+    assert!(verify(dir.path()).is_err());
+    let _ = summarise(dir.path());
+    let mut specimen = Specimen::two_windows();
+    specimen.plan["cells"] = serde_json::json!([{}, {}]);
+    specimen.plan["windows"] = u64::MAX.into();
+    publish(&mut specimen, dir.path());
+    assert!(!summarise(dir.path()).unwrap().complete, "no run has so many windows");
+    let _ = verify(dir.path());
+}
+
+#[test]
+fn what_is_said_of_a_verified_run_is_no_more_than_was_done() {
+    let dir = tempfile::tempdir().unwrap();
+    publish(&mut Specimen::two_windows(), dir.path());
+    let whole = verify(dir.path()).unwrap();
+    let noted = Verified { comparisons: 1, notes: vec!["of a copy".to_owned()], ..whole };
+    let told = noted.to_string();
+    assert!(told.contains("and report.md, bit for bit; so are the comparisons with the mock's log\nnote: of a copy"));
+    let told = Verified { published: false, comparisons: 0, ..noted }.to_string();
+    assert!(!told.contains("report.md") && told.contains("ended before all was published"), "{told}");
+}
+
 #[test]
 fn one_digit_in_each_file_is_found() {
     let found = fails_with("requests.jsonl", "\"trace_id\":5", "\"trace_id\":6");

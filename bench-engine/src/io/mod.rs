@@ -183,7 +183,7 @@ pub trait Driver {
     /// early with nothing.
     fn turn(&mut self, until: Instant, events: &mut impl Events);
 
-    /// There will be no turn for a while: what passes until then is not spent on what the last turn brought.
+    /// No turn follows for now. What was being handled ends here: a pause is not work, and must not count as busy.
     fn rest(&mut self);
 
     /// Counters so far.

@@ -82,7 +82,8 @@ impl Scrapes {
         let before = self.answered.iter().rposition(|row| row.ended() <= bounds.opened);
         let after = self.answered.iter().position(|row| row.at >= bounds.closed);
         let before = before.ok_or(NoCounters::NoneBefore)?;
-        let after = after.ok_or(NoCounters::NoneAfter)?;
+        // of a window that closed before it opened there is none
+        let after = after.filter(|after| *after >= before).ok_or(NoCounters::NoneAfter)?;
         let (from, to) = (self.answered[before].at, self.answered[after].ended());
         let between = |other: &WindowRow| other.closed > from && other.opened < to;
         let others = windows.iter().enumerate().filter(|(place, _)| *place != index);

@@ -72,12 +72,18 @@ pub(super) fn only_the_easy_load(sheet: &Sheet<'_>) -> Answer {
         2 => "2 loads only".to_string(),
         n => format!("{n} loads side by side"),
     };
+    // one column for all: gross of one window beside net of another would look like a spread
+    let gross = |w: &Window| w.metrics.ttft.gross.as_ref()?.p50_ms;
+    let net = |w: &Window| w.metrics.ttft.net.as_ref()?.p50_ms;
+    let windows = || shown.iter().flat_map(|cell| &cell.windows).filter(|w| w.requests.ok > 0);
+    let by_net = windows().any(|w| gross(w).is_none()) && windows().any(|w| net(w).is_some());
+    let named = if by_net { " net" } else { "" };
     let of_cell = |cell: &&Cell| {
-        let p50 = |w: &Window| w.metrics.ttft.gross.as_ref()?.p50_ms.or(w.metrics.ttft.net.as_ref()?.p50_ms);
+        let p50 = |w: &Window| if by_net { net(w) } else { gross(w) };
         let p50 = range(cell.windows.iter().filter_map(p50), latency);
         let e2e = range(cell.windows.iter().filter_map(|w| w.metrics.e2e.gross.as_ref()?.p50_ms), latency);
         match (p50, e2e) {
-            (Some(p50), _) => format!("{} (ttft p50 {p50})", load(&cell.load)),
+            (Some(p50), _) => format!("{} (ttft p50{named} {p50})", load(&cell.load)),
             (None, Some(e2e)) => format!("{} (e2e p50 {e2e})", load(&cell.load)),
             (None, None) => format!("{} (latency withheld)", load(&cell.load)),
         }

@@ -185,11 +185,17 @@ pub(super) fn lucky_runs(sheet: &Sheet<'_>) -> Answer {
         Some((then, now)) if then != now => "BUT requests.jsonl IS NOT THE ONE THAT THE LEDGER NAMES".to_string(),
         _ => String::new(),
     };
+    let breaks = end["ledger_breaks"].as_u64().filter(|n| *n > 0);
+    let cut = breaks.map_or_else(String::new, |n| {
+        format!("BUT THE CHAIN OF THE LEDGER WAS BROKEN in {}: there may have been more runs", plural(n, "place"))
+    });
     let outcome = scalar(&end["outcome"]).map_or_else(String::new, |o| format!("this one ended {o}"));
     let values = json!({
         "at": start["at"], "rules": rules, "rules_hash": start["rules_hash"], "outcome": end["outcome"],
         "runs_of_plan": end["runs_of_plan"], "runs_of_target": end["runs_of_target"], "runs": end["runs"],
-        "plan_differs": !another.is_empty(), "records_differ": !swapped.is_empty(),
+        "ledger_breaks": end["ledger_breaks"], "plan_differs": !another.is_empty(), "records_differ": !swapped.is_empty(),
     });
-    Answer::new(Status::Measured, [of_plan, others, outcome, fixed, another, swapped], values)
+    // counts that may be too low are no measurement
+    let status = if breaks.is_some() { Status::NotVerifiable } else { Status::Measured };
+    Answer::new(status, [of_plan, others, cut, outcome, fixed, another, swapped], values)
 }

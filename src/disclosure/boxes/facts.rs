@@ -73,9 +73,9 @@ impl<'a> Sheet<'a> {
         self.run.environment.pointer(path).unwrap_or(&Value::Null)
     }
 
-    /// What the operator said under `key`.
+    /// What the operator said under `key`; an empty word says nothing.
     pub(super) fn said(&self, key: &str) -> Option<&str> {
-        self.plan["declared"][key].as_str()
+        self.plan["declared"][key].as_str().filter(|words| !words.trim().is_empty())
     }
 
     /// `; declared, not measured: region nyc2`, or nothing.

@@ -141,6 +141,20 @@ fn box_4_the_dropped_against_the_kept() {
 
 /// Absent is not 0.
 #[test]
+fn box_4_says_in_how_many_windows_it_could_look() {
+    let boxes = from_run(|run| {
+        let window = &mut run.cells[0].windows[0];
+        window.metrics.ttft.gross = None;
+        (window.disclosed.dropped.ttft_gross_p50_ms, window.disclosed.dropped.ttft_gross_max_ms) = (None, None);
+    });
+    assert!(
+        answer(&boxes, 4).1.contains("their ttft gross (told in 1 of 2 windows): medians "),
+        "{}",
+        answer(&boxes, 4).1
+    );
+}
+
+#[test]
 fn box_5_what_is_told_of_a_cache() {
     let unique = |s: &mut Specimen| {
         let mut n = 0;
@@ -248,6 +262,9 @@ fn box_8_loads_that_gave_answers() {
     );
     changes(8, "one load only", "2 loads only: 1 at once (ttft p50 5.03 ms to 5.63 ms), 8 at once (", three(true));
     changes(8, "one load only", "; at 1 load nothing was answered", three(true));
+    // gross of one window beside net of another would look like a spread
+    let boxes = from_run(|run| run.cells[0].windows[0].metrics.ttft.gross = None);
+    assert!(answer(&boxes, 8).1.contains("1 at once (ttft p50 net "), "{}", answer(&boxes, 8).1);
 }
 
 #[test]
@@ -403,6 +420,7 @@ fn box_14_address_and_distance() {
     });
     assert!(answer(&said, 14).1.ends_with("; no TLS; declared, not measured: region nyc2"), "{}", answer(&said, 14).1);
     assert_eq!(answer(&boxes(|s| s.plan["declared"]["region"] = "nyc2".into()), 14).0, Status::Declared);
+    assert_eq!(answer(&boxes(|s| s.plan["declared"]["region"] = " ".into()), 14).0, Status::Empty);
     assert_eq!(answer(&boxes(|_| ()), 14).0, Status::Empty);
 }
 
@@ -444,6 +462,12 @@ fn box_15_what_the_ledger_counts() {
             "{sentence}"
         );
     }
+    let mut cut = end(1, &records);
+    cut["ledger_breaks"] = 2.into();
+    ledger(dir.path(), &[start.clone(), cut]);
+    let found = of(dir.path());
+    assert_eq!(answer(&found, 15).0, Status::NotVerifiable);
+    assert!(answer(&found, 15).1.contains("BUT THE CHAIN OF THE LEDGER WAS BROKEN in 2 places: "));
     ledger(dir.path(), &[start.clone(), end(4, &json!("0000"))]);
     assert!(answer(&of(dir.path()), 15).1.ends_with("BUT requests.jsonl IS NOT THE ONE THAT THE LEDGER NAMES"));
     ledger(dir.path(), std::slice::from_ref(&start));

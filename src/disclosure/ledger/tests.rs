@@ -126,7 +126,7 @@ fn fields_stand_in_their_order() {
     );
     assert_eq!(
         keys(&lines[1]),
-        "schema,event,run_id,at,outcome,reason,requests,files,runs,runs_of_plan,runs_of_target,prev,h"
+        "schema,event,run_id,at,outcome,reason,requests,files,runs,runs_of_plan,runs_of_target,ledger_breaks,prev,h"
     );
     assert_eq!(lines[0]["dir"], "r1");
 }
@@ -225,6 +225,8 @@ fn a_changed_line_with_a_new_h_is_found_at_the_next() {
         Chain::default().seal(&mut lines[0]);
     });
     assert!(matches!(&book(runs).breaks[..], [Break::Cut { line: 2, .. }]), "{:?}", book(runs).breaks);
+    campaign(runs, "after-the-cut");
+    assert_eq!(copy(runs, "after-the-cut")[1]["ledger_breaks"], 1, "what counts too few says so");
     // and in the run directory
     let missing = Copies::beside(&runs.join(FILE)).missing(&book(runs));
     assert!(
