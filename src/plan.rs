@@ -294,6 +294,12 @@ impl Plan {
         if args.workers == Some(0) {
             return Err(range("--workers", "at least 1", 0));
         }
+        for (flag, url) in [("--base-url", &args.base_url), ("--interleave", &args.interleave)] {
+            if url.as_deref().is_some_and(has_user_info) {
+                let allowed = "a URL without user and password (--api-key-env sends a key)";
+                return Err(range(flag, allowed, "one that has them"));
+            }
+        }
         let endpoint = args.endpoint.clone().unwrap_or_else(|| "/v1/chat/completions".to_owned());
         if !endpoint.starts_with('/') || endpoint.bytes().any(|b| !b.is_ascii_graphic()) {
             return Err(range("--endpoint", "a path like /v1/chat/completions", endpoint));
@@ -514,6 +520,12 @@ fn lengths(args: &RunArgs) -> Result<Lengths, BadWorkload> {
     }
 }
 
+/// `http://user:password@host`: it would stand in the plan and in every report.
+fn has_user_info(url: &str) -> bool {
+    let authority = url.split_once("://").map_or(url, |(_, rest)| rest).split(['/', '?', '#']).next();
+    authority.is_some_and(|authority| authority.contains('@'))
+}
+
 /// The file is read here, once: the plan holds what it says.
 fn goals(args: &RunArgs) -> Result<Option<Goals>, BadPlan> {
     let flag = args.slo.as_ref().map(|path| format!("--slo {}", path.display()));
@@ -666,6 +678,9 @@ mod tests {
         assert!(words(|a| a.stall_timeout = Some(f64::INFINITY)).starts_with("--stall-timeout"));
         assert!(words(|a| a.temperature = Some(-5.0)).starts_with("--temperature"));
         assert!(words(|a| a.extra_body = Some("[1]".to_owned())).starts_with("--extra-body"));
+        let with_password = words(|a| a.base_url = Some("http://me:hidden@host/v1".to_owned()));
+        assert!(with_password.starts_with("--base-url") && !with_password.contains("hidden"), "{with_password}");
+        assert!(plan(|a| a.base_url = Some("http://host/a@b".to_owned())).is_ok());
         assert!(words(|a| a.api_key_env = Some("NOPE".to_owned())).contains("not set"));
         assert!(words(|a| a.workload = Some("sharegpt".to_owned())).contains("seed-mix"));
         assert!(words(|a| a.endpoint = Some("v1".to_owned())).starts_with("--endpoint"));

@@ -102,7 +102,7 @@ fn both_files_of_a_canary_are_whole_after_an_interrupt() {
 fn without_the_flag_there_is_no_canary() {
     let (mock, place) = (MockProcess::start(&[], &[]), Place::new());
     let done = run_against(&mock.url, &place, 4, &[]);
-    assert_eq!(done.code, Some(0), "{}{}", done.out, done.err);
+    place.assert_carried_out(&done);
     assert!(!place.dir.join("canary.jsonl").exists() && !place.dir.join("canary-truth.jsonl").exists());
 }
 

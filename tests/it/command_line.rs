@@ -241,7 +241,7 @@ fn a_small_campaign_against_the_built_in_mock() {
     let worker: Vec<&Value> = samples.iter().filter(|s| s["thread"] == "worker-0").collect();
     assert!(worker.iter().all(|s| s["busy_ns"].is_u64() && s["steal_ns"].is_u64() && s["softirq_ns"].is_u64()));
     let busy = |s: Option<&&Value>| s.and_then(|s| s["busy_ns"].as_u64());
-    assert!(busy(worker.first()) == Some(0) && busy(worker.last()) > Some(0), "it grows with the work");
+    assert!(busy(worker.first()) < busy(worker.last()), "it grows with the work");
     for window in
         place.json("run.json")["cells"].as_array().expect("cells").iter().flat_map(|c| c["windows"].as_array())
     {
@@ -1012,7 +1012,7 @@ fn a_run_that_does_not_come_about_leaves_its_place_free() {
 #[test]
 fn what_an_earlier_run_left_does_not_pass_for_this_ones() {
     let (mock, place) = (MockProcess::start(&[], &[]), Place::new());
-    assert_eq!(run_against(&mock.url, &place, 4, &[]).code, Some(0));
+    place.assert_carried_out(&run_against(&mock.url, &place, 4, &[]));
     for name in ["truth.jsonl", "closure.json", "canary.jsonl", "canary-truth.jsonl", "canary.json"] {
         std::fs::write(place.dir.join(name), "{}").expect("written");
     }
@@ -1021,7 +1021,7 @@ fn what_an_earlier_run_left_does_not_pass_for_this_ones() {
     let refused = tarebench(&["run", "--base-url", "http://127.0.0.1:1", "--force", "--out", place.out()]);
     assert_eq!(refused.code, Some(1), "{}", refused.err);
     assert_eq!(place.rows().len(), 4, "what was measured is there");
-    assert_eq!(run_against(&mock.url, &place, 6, &["--force"]).code, Some(0));
+    place.assert_carried_out(&run_against(&mock.url, &place, 6, &["--force"]));
     assert_eq!(place.rows().len(), 6);
     assert!(!place.dir.join("truth.jsonl").exists() && !place.dir.join("canary.json").exists());
     assert!(place.dir.join("notes.txt").exists(), "what is not ours stays");
@@ -1031,7 +1031,7 @@ fn what_an_earlier_run_left_does_not_pass_for_this_ones() {
 #[test]
 fn a_result_that_cannot_be_printed_is_a_failure() {
     let (mock, place) = (MockProcess::start(&[], &[]), Place::new());
-    assert_eq!(run_against(&mock.url, &place, 4, &[]).code, Some(0));
+    place.assert_carried_out(&run_against(&mock.url, &place, 4, &[]));
     let full = || std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
     let mut command = std::process::Command::new(BINARY);
     let done = done(&command.args(["verify", place.out()]).stdout(full()).output().expect("runs"));
