@@ -298,10 +298,11 @@ fn rules(settings: &Settings, tests: usize, needed: usize, design: Design) -> Ru
         tests,
         windows_needed: needed,
         text: format!(
-            "{test}; {tests} test{} at {} % together (Holm), which need {needed} {unit}; margin {} %, equivalence by two \
-             one-sided tests; intervals 95 %, each on its own",
-            if tests == 1 { "" } else { "s" },
-            verdict::ALPHA * 100.0,
+            "{test}; {} {needed} {unit}; margin {} %, equivalence by two one-sided tests; intervals 95 %, each on its own",
+            match tests {
+                1 => format!("1 test at {} %, which needs", verdict::ALPHA * 100.0),
+                _ => format!("{tests} tests at {} % together (Holm), which need", verdict::ALPHA * 100.0),
+            },
             settings.margin * 100.0
         ),
         noise: format!(

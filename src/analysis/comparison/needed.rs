@@ -120,7 +120,8 @@ pub fn advice(seen: &Seen) -> Option<Advice> {
     let from = shown_at(design, windows, tests);
     let shows_from = Some((from * deviation).exp_m1()).filter(|share| share.is_finite());
     let shows = shows_from.map_or_else(String::new, |share| {
-        format!("{windows} {unit} like these show differences of about {:.1} % or more; ", share * 100.0)
+        let least = if share < 0.0005 { "below 0.1".to_owned() } else { format!("about {:.1}", share * 100.0) };
+        format!("{windows} {unit} like these show differences from {least} % on; ")
     });
     let more = [&TABLED_WINDOWS[..], &TABLED_PAIRS].concat().into_iter().filter(|tabled| *tabled > windows);
     let enough = [windows].into_iter().chain(more).filter(|n| shown_at(design, *n, tests) <= size).min();
@@ -184,7 +185,7 @@ mod tests {
         let size = (shown_at(Design::Separate, 4, 1) + shown_at(Design::Separate, 8, 1)) / 2.0;
         let found = advice(Seen { effect: size * 0.01, ..one });
         assert!(found.enough.is_some_and(|n| (5..=8).contains(&n)) && found.longer.is_none(), "{found:?}");
-        assert!(found.text.contains("or more; ") && found.text.ends_with("would show this one"), "{}", found.text);
+        assert!(found.text.contains(" % on; ") && found.text.ends_with("would show this one"), "{}", found.text);
         // below what any number of windows shows: the windows themselves must become calmer
         let found = advice(Seen { deviation: 0.04, effect: 0.03, ..one });
         let times = (shown_at(Design::Separate, 4, 1) * 0.04 / 0.03).powi(2);
