@@ -921,11 +921,11 @@ mod tests {
     fn the_value_of_a_header_is_in_no_error() {
         for command in ["run", "probe"] {
             let words = ["tarebench", command, "--base-url", "http://x", "--header", "X-Key: hidden-value"];
-            let error = without_values(Cli::try_parse_from(words).err().expect("no ="));
+            let error = without_values(Cli::try_parse_from(words).expect_err("no ="));
             let told = error.to_string();
             assert!(told.contains("--header") && told.contains("NAME=VALUE") && !told.contains("hidden"), "{told}");
         }
-        let error = Cli::try_parse_from(["tarebench", "run", "--windows", "many"]).err().expect("no number");
+        let error = Cli::try_parse_from(["tarebench", "run", "--windows", "many"]).expect_err("no number");
         assert!(without_values(error).to_string().contains("many"), "other values are repeated");
     }
 

@@ -64,7 +64,7 @@ fn of_document(document: &Value, file: &str) -> Result<Recording, BadRecording> 
     };
     let group = Group {
         name: name_of_group,
-        records: place.records(items, &format!("{name}"))?,
+        records: place.records(items, name)?,
         published: published(fields.get("summary")),
     };
     Ok(Recording { form: "document with records", facts, groups: vec![group], ..Recording::default() })
@@ -95,6 +95,9 @@ fn reason(bad: BadRecording) -> String {
     }
 }
 
+/// Chains, and the figures that the file publishes of them.
+type ChainsRead = (Vec<Chain>, Vec<(String, f64)>);
+
 struct Place<'a> {
     file: &'a str,
 }
@@ -121,7 +124,7 @@ impl Place<'_> {
         Ok(groups.into_iter().map(|(_, group)| group).collect())
     }
 
-    fn chains(&self, session: Option<&Value>) -> Result<(Vec<Chain>, Vec<(String, f64)>), BadRecording> {
+    fn chains(&self, session: Option<&Value>) -> Result<ChainsRead, BadRecording> {
         let Some(session) = session else { return Ok((Vec::new(), Vec::new())) };
         let listed = session.get("chains").and_then(Value::as_array);
         let mut chains = Vec::new();
