@@ -262,7 +262,8 @@ fn rules(settings: &Settings, tests: usize, needed: usize, design: Design) -> Ru
         windows_needed: needed,
         text: format!(
             "{test}; {tests} test{} at {} % together (Holm), which need {needed} {unit}; margin {} %, equivalence by two \
-             one-sided tests; intervals 95 %, each on its own",
+             one-sided tests; intervals 95 %, each on its own; B - A is of means over windows, B / A the \
+             Hodges-Lehmann ratio of windows",
             if tests == 1 { "" } else { "s" },
             verdict::ALPHA * 100.0,
             settings.margin * 100.0
