@@ -298,7 +298,8 @@ fn rules(settings: &Settings, tests: usize, needed: usize, design: Design) -> Ru
         tests,
         windows_needed: needed,
         text: format!(
-            "{test}; {} {needed} {unit}; margin {} %, equivalence by two one-sided tests; intervals 95 %, each on its own",
+            "{test}; {} {needed} {unit}; margin {} %, equivalence by two one-sided tests; intervals 95 %, each on its own; \
+             B - A is of means over windows, B / A the Hodges-Lehmann ratio of windows",
             match tests {
                 1 => format!("1 test at {} %, which needs", verdict::ALPHA * 100.0),
                 _ => format!("{tests} tests at {} % together (Holm), which need", verdict::ALPHA * 100.0),
