@@ -366,7 +366,7 @@ run_args! {
     #[arg(long, value_name = "URL", help_heading = "Target")]
     base_url: Option<String>,
     /// Where the server's own counters are read, once a second beside the load: Prometheus text of vLLM, SGLang, TGI or
-    /// llama.cpp; none switches it off [default: <base-url>/metrics, when it answers with that]
+    /// llama.cpp; none switches it off [default: /metrics of --base-url, when it answers with that]
     #[arg(long, value_name = "URL", help_heading = "Target")]
     metrics_url: Option<String>,
     /// Path of the API: .../chat/completions is chat, any other .../completions is text [default: /v1/chat/completions]
@@ -487,7 +487,7 @@ run_args! {
     /// stall. A load meets them when 99 % of the kept requests do
     #[arg(long, value_name = "METRIC:MS,..", help_heading = "Protocol")]
     goodput: Option<List<String>>,
-    /// TOML file of goals: [request] as in --goodput, share = 0.99, [window] with "ttft.p99" = 900 (ms), failed,
+    /// TOML file of goals: a table request as in --goodput, share = 0.99, a table window with "ttft.p99" = 900 (ms), failed,
     /// output_tokens_per_s, requests_per_s: each passes, fails, or is inconclusive by its 95 % interval
     #[arg(long, value_name = "FILE", help_heading = "Protocol")]
     slo: Option<PathBuf>,

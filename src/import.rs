@@ -5,6 +5,7 @@ mod delimited;
 mod figures;
 mod study;
 
+use std::io::Read;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
@@ -122,10 +123,13 @@ impl Imported {
         if size.is_dir() {
             return Err(unreadable("is a directory; name the file with the records in it".into()));
         }
-        if size.len() > LARGEST_BYTES {
-            return Err(unreadable(format!("has {} bytes; at most {LARGEST_BYTES} are read", size.len())));
+        // a pipe, or a device without an end, has no size to go by
+        let mut bytes = Vec::new();
+        let open = std::fs::File::open(path).map_err(|e| unreadable(e.to_string()))?;
+        open.take(LARGEST_BYTES + 1).read_to_end(&mut bytes).map_err(|e| unreadable(e.to_string()))?;
+        if bytes.len() as u64 > LARGEST_BYTES {
+            return Err(unreadable(format!("has more than {LARGEST_BYTES} bytes, the most that are read")));
         }
-        let bytes = std::fs::read(path).map_err(|e| unreadable(e.to_string()))?;
         let sha256 = hex(&Sha256::digest(&bytes));
         let text = String::from_utf8(bytes).map_err(|e| {
             let at = e.utf8_error().valid_up_to();

@@ -13,7 +13,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// Most connections of one load point.
@@ -526,12 +528,23 @@ fn has_user_info(url: &str) -> bool {
     authority.is_some_and(|authority| authority.contains('@'))
 }
 
+/// A file that people write; at most 1 MiB, whatever it says of its size.
+fn short_file(path: &Path) -> io::Result<String> {
+    const MOST: u64 = 1 << 20;
+    let mut text = String::new();
+    File::open(path)?.take(MOST + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MOST {
+        return Err(io::Error::other(format!("it has more than {MOST} bytes, the most that are read")));
+    }
+    Ok(text)
+}
+
 /// The file is read here, once: the plan holds what it says.
 fn goals(args: &RunArgs) -> Result<Option<Goals>, BadPlan> {
     let flag = args.slo.as_ref().map(|path| format!("--slo {}", path.display()));
     let text = match (&args.slo, &flag) {
         (Some(path), Some(flag)) => Some(
-            std::fs::read_to_string(path)
+            short_file(path)
                 .map_err(|error| BadPlan::Goals { flag: flag.clone(), bad: BadGoals::File(error.to_string()) })?,
         ),
         _ => None,
@@ -712,6 +725,8 @@ mod tests {
         std::fs::write(file.path(), "[windows]\n").expect("written");
         let said = with(None).expect_err("refused").to_string();
         assert!(said.starts_with(&format!("--slo {}", file.path().display())) && said.contains("windows"), "{said}");
+        let endless = plan(|a| a.slo = Some("/dev/zero".into())).expect_err("refused").to_string();
+        assert!(endless.contains("more than 1048576 bytes"), "{endless}");
         let said = plan(|a| a.slo = Some("/nowhere/slo.toml".into())).expect_err("refused").to_string();
         assert!(said.starts_with("--slo /nowhere/slo.toml"), "{said}");
     }

@@ -92,6 +92,16 @@ pub fn column_met(load: LoadModel) -> &'static str {
 }
 
 impl Metric {
+    /// The same of net; None where it is that already, or has none.
+    pub(super) fn of_net(&self) -> Option<Metric> {
+        match &self.kind {
+            Kind::Latency { metric, column: Column::Met | Column::Named("gross" | "due"), percentile } => {
+                format!("{metric}.net.{percentile}").parse().ok()
+            }
+            _ => None,
+        }
+    }
+
     /// Where its value stands in a window of `run.json`.
     pub(super) fn pointer(&self, load: LoadModel) -> String {
         match &self.kind {

@@ -247,7 +247,7 @@ pub fn compare(a: &Arm, b: &Arm, differences: Vec<Difference>, settings: &Settin
         differences,
         rules,
         design,
-        notes: notes(a, b, design),
+        notes: notes(a, b, design).into_iter().chain(net_instead(a, b, &settings.metrics)).collect(),
         cells,
     }
 }
@@ -373,6 +373,27 @@ fn notes(a: &Arm, b: &Arm, design: Design) -> Vec<String> {
         ));
     }
     notes
+}
+
+/// What to ask for where the client kept a metric from being compared, and net has it in every window of a load.
+fn net_instead(a: &Arm, b: &Arm, metrics: &[Metric]) -> Option<String> {
+    let stands_in = |metric: &Metric| {
+        let net = metric.of_net()?;
+        let at_load = |x: &ArmCell| {
+            let Some(y) = b.cells.iter().find(|y| y.load == x.load) else { return false };
+            let windows = || x.windows.iter().chain(&y.windows);
+            let withheld = |w: &ArmWindow| matches!(w.figure(metric, &x.load), Err(NoFigure::Withheld(_)));
+            windows().any(withheld) && windows().all(|w| w.invalid.is_none() && w.figure(&net, &x.load).is_ok())
+        };
+        a.cells.iter().any(at_load).then(|| net.to_string())
+    };
+    let names: Vec<String> = metrics.iter().filter_map(stands_in).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "what the client saw is withheld in windows where net stands; to compare that: --metrics {}",
+            names.join(",")
+        )
+    })
 }
 
 /// What the effect is put down to.

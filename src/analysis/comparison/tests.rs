@@ -80,6 +80,13 @@ fn what_is_below_zero_has_a_difference_and_no_ratio() {
     assert!(found.effect_interval.is_some() && found.p.is_some_and(|p| p < 0.03));
 }
 
+/// With a net p99 in every window.
+fn with_net(mut documents: arm::RunDocuments) -> arm::RunDocuments {
+    let windows = documents.run["cells"][0]["windows"].as_array_mut().expect("windows");
+    windows.iter_mut().for_each(|w| w["metrics"]["ttft"]["net"] = json!({"n": 300, "p99_ms": 99.0}));
+    documents
+}
+
 #[test]
 fn what_the_client_could_not_measure_is_no_result_and_shows_no_effect() {
     let (a, mut b) = (arm("a", &[100.0; 4]), run("b", &[Some(200.0), None, Some(201.0), Some(202.0)]));
@@ -89,6 +96,16 @@ fn what_the_client_could_not_measure_is_no_result_and_shows_no_effect() {
     assert_eq!(found.verdict, Verdict::NoResultClient);
     assert_eq!(found.why, "window 1 of b: worker 0 was busy");
     assert_eq!((found.effect, found.a_mean, found.p, found.sentence, found.advice), (None, None, None, None, None));
+
+    // net stands in every window: that can be asked for
+    let a = with_net(run("a", &[Some(100.0); 4]));
+    let mut b = with_net(b);
+    let a = Arm::of(vec![a]).expect("an arm");
+    let notes =
+        |b: &arm::RunDocuments| compare(&a, &Arm::of(vec![b.clone()]).expect("an arm"), Vec::new(), &settings()).notes;
+    assert!(notes(&b).iter().any(|note| note.ends_with("--metrics ttft.net.p99")), "{:?}", notes(&b));
+    b.run["cells"][0]["windows"][3]["metrics"]["ttft"]["net"]["p99_ms"] = json!(null);
+    assert!(!notes(&b).iter().any(|note| note.contains("--metrics")));
 
     // an invalid window voids its load even where the figure stands there
     b = run("b", &[Some(200.0); 4]);
