@@ -1,7 +1,7 @@
 //! All loads and windows in one table, as the seed's protocol prints them: what bends under load, and what wanders from
 //! window to window, is seen here.
 
-use crate::report::quantity::{fraction, percentile};
+use crate::report::quantity::{fraction, latency, percentile, stamps_bound};
 use crate::rundir::run_json::{Distribution, RunJson, Window};
 use crate::rundir::window::{Load, LoadModel};
 
@@ -41,15 +41,18 @@ pub(super) fn clock(run: &RunJson) -> String {
     };
     let cells = run.cells.iter().flat_map(|cell| cell.windows.iter().map(|window| (&cell.load, window)));
     let stood_in = cells.flat_map(|(load, window)| columns(load, window)).any(|(_, net)| net);
-    let net = if stood_in { "; * net, from the wire, where the client was not fit to tell gross" } else { "" };
+    let net = match stood_in {
+        true => "; * net, from the wire (< at most), where the client was not fit to tell gross",
+        false => "",
+    };
     format!("{gross}{net}")
 }
 
 fn row(load: &Load, window: &Window) -> [String; 10] {
     let [ttft, total, gap] = columns(load, window).map(|(d, net)| {
-        move |name: &str| match (percentile(d, name), net) {
-            (text, true) if d.is_some_and(|d| d.percentile(name).is_some()) => format!("{text}*"),
-            (text, _) => text,
+        move |name: &str| {
+            let marked = d.filter(|_| net).and_then(|net| stood_in(net, name));
+            marked.unwrap_or_else(|| percentile(d, name))
         }
     });
     [
@@ -64,6 +67,14 @@ fn row(load: &Load, window: &Window) -> [String; 10] {
         gap("p99"),
         fraction(window.client.cpu_per_wall),
     ]
+}
+
+/// A percentile of net, marked; where the stamps leave it open, the high end, which it is not above. None without one.
+fn stood_in(net: &Distribution, name: &str) -> Option<String> {
+    let at = net.percentile(name)?;
+    Some(
+        stamps_bound(net, name).map_or_else(|| format!("{}*", latency(at)), |(_, high)| format!("<{}*", latency(high))),
+    )
 }
 
 /// ttft, e2e and the longest gap: gross, or from due in open loop; where the gates withhold that, net, and true.
@@ -87,5 +98,21 @@ fn short(load: &Load) -> String {
         (_, Some(rate), _) => [Some(format!("{rate}/s")), cap].into_iter().flatten().collect::<Vec<_>>().join(" "),
         (LoadModel::Trace, None, _) => "trace".into(),
         (_, None, _) => [Some("at once".to_owned()), cap].into_iter().flatten().collect::<Vec<_>>().join(" "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rundir::run_json::Ends;
+
+    #[test]
+    fn a_net_that_the_stamps_leave_open_is_told_by_its_high_end() {
+        let mut net = Distribution { n: 300, p50_ms: Some(14.1), p99_ms: Some(20.0), ..Distribution::default() };
+        net.lo_ms = Some(Ends { p50: Some(13.0), p99: Some(19.9), ..Ends::default() });
+        let told = stood_in;
+        assert_eq!((told(&net, "p50").as_deref(), told(&net, "p99").as_deref()), (Some("<14.1 ms*"), Some("20.0 ms*")));
+        net.hi_ms = Some(Ends { p50: Some(14.5), ..Ends::default() });
+        assert_eq!((told(&net, "p50").as_deref(), told(&net, "p95")), (Some("<14.5 ms*"), None));
     }
 }
