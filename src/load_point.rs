@@ -8,6 +8,7 @@ use bench_engine::units::Nanos;
 use bench_engine::worker;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+use std::io;
 
 /// Most requests at once of an open loop without `--max-concurrency`: what one worker can hold without the plan's
 /// memory and descriptors getting out of hand.
@@ -56,7 +57,6 @@ pub struct OpenLoop {
     /// SHA-256 of the dues in ns, one a line, hex.
     pub schedule_hash: String,
     /// The law behind the figures above.
-    #[serde(skip)]
     pub law: ArrivalLaw,
     #[serde(skip)]
     seed: u64,
@@ -183,8 +183,11 @@ impl Cell {
 
 impl OpenLoop {
     /// When the requests of a window are due, from its opening.
-    pub fn dues(&self) -> impl Iterator<Item = Nanos> + use<> {
-        self.law.window(self.seed, self.at_least, self.until)
+    ///
+    /// # Errors
+    /// The file they come from cannot be read; each item as well.
+    pub fn dues(&self) -> io::Result<Box<dyn Iterator<Item = io::Result<Nanos>>>> {
+        Ok(Box::new(self.law.window(self.seed, self.at_least, self.until).map(Ok)))
     }
 }
 
@@ -200,6 +203,10 @@ fn opened_ahead(law: ArrivalLaw, mean_output_tokens: f64, slots: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn dues(open: &OpenLoop) -> Vec<Nanos> {
+        open.dues().expect("no file").map(|due| due.expect("no file")).collect()
+    }
 
     fn open(per_s: f64, cap: Option<u32>, at_least: u64, until_s: u64) -> OpenLoop {
         let law = ArrivalLaw::new(per_s, 1.0).expect("in range");
@@ -231,9 +238,9 @@ mod tests {
         assert_ne!(a.schedule_hash, open(101.0, None, 310, 0).schedule_hash);
         assert_ne!(a.schedule_hash, open(100.0, None, 311, 0).schedule_hash);
         let longer = open(100.0, None, 310, 10);
-        assert!(longer.requests > 900 && longer.dues().count() as u64 == longer.requests);
-        assert!(longer.dues().take(310).eq(a.dues()), "it goes on by the same law");
-        let text: String = a.dues().map(|due| format!("{}\n", due.ns())).collect();
+        assert!(longer.requests > 900 && dues(&longer).len() as u64 == longer.requests);
+        assert!(dues(&longer)[..310] == dues(&a), "it goes on by the same law");
+        let text: String = dues(&a).iter().map(|due| format!("{}\n", due.ns())).collect();
         assert_eq!(a.schedule_hash, hex(&Sha256::digest(text)));
     }
 

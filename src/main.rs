@@ -41,6 +41,7 @@ use tarebench::target::metrics_source::MetricsSource;
 use tarebench::target::openai::{Api, BodyTemplate, TokenProof};
 use tarebench::target::route::Route;
 use tarebench::target::{facts, identity};
+use tarebench::workload::prompt::Prompt;
 use tarebench::{compare, decode, report, verify};
 
 const FAILED: u8 = 1;
@@ -474,7 +475,7 @@ fn probe(args: &ProbeArgs) -> anyhow::Result<u8> {
     let template = RequestTemplate::new("POST", &target.path(&args.endpoint), &target.authority, accept, &headers)?;
     let one = OneRequest {
         address: target.address,
-        request: template.with_json(&body.body(&args.prompt, args.max_tokens)),
+        request: template.with_json(&body.body(&Prompt::Text(args.prompt.clone()), args.max_tokens)),
         streamed: body.stream,
         output_tokens: args.max_tokens,
         limits: Limits::default(),

@@ -4,13 +4,15 @@
 use crate::units::Nanos;
 use rand_distr::{Distribution, Exp1, Gamma};
 use rand_pcg::Pcg64;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Stream of the generator that arrivals are drawn from; order, lengths and words of a workload have their own, 1 to 3.
 const ARRIVALS: u128 = 4;
 
 /// How the times between arrivals are distributed.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "name", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ArrivalLaw {
     /// All at the opening.
     AtOnce,

@@ -193,7 +193,7 @@ fn open_load(open: &OpenLoop, reuse: bool) -> String {
 }
 
 fn mean_lengths(plan: &Plan) -> (f64, f64) {
-    plan.workload.mean_lengths(plan.drop, plan.num_prompts)
+    (plan.mean_prompt_tokens, plan.mean_output_tokens)
 }
 
 /// About how long the windows of a load point take, in s.

@@ -10,7 +10,8 @@ use crate::evidence::CANARY;
 use crate::reading::Asked;
 use crate::rundir::row::Phase;
 use crate::target::openai::{Api, BodyTemplate, TokenProof};
-use crate::workload::{hex, prompt};
+use crate::workload::hex;
+use crate::workload::prompt::{self, Prompt};
 use anyhow::Context;
 use bench_engine::conn::Job;
 use bench_engine::wire::request::RequestTemplate;
@@ -95,7 +96,7 @@ impl Canary {
                 nonce,
                 streamed: true,
             };
-            let job = Job::new(JOB_IDS | n, self.request.with_json(&self.body.body(&text, TOKENS)));
+            let job = Job::new(JOB_IDS | n, self.request.with_json(&self.body.body(&Prompt::Text(text), TOKENS)));
             if let Ok(mut tickets) = tickets.lock() {
                 tickets.insert(job.id, Ticket { cell, window, file: RowFile::Canary, asked });
             }

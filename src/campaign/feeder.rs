@@ -5,15 +5,16 @@ use crate::load_point::Cell;
 use crate::reading::Asked;
 use crate::rundir::row::Phase;
 use crate::target::openai::BodyTemplate;
-use crate::workload::nonce::{MAX_TRACE_ID, Nonces};
-use crate::workload::{Shape, Workload, hex, prompt};
+use crate::workload::nonce::MAX_TRACE_ID;
+use crate::workload::prompt::PromptMaker;
+use crate::workload::{Shape, Workload};
 use bench_engine::clock::{Clock, SystemClock};
 use bench_engine::conn::Job;
 use bench_engine::units::{Instant, Nanos};
 use bench_engine::wire::request::RequestTemplate;
 use bench_engine::worker::{Message, Shared};
-use sha2::{Digest, Sha256};
 use std::collections::HashMap;
+use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -38,14 +39,14 @@ const AHEAD: Nanos = Nanos::from_millis(100);
 
 /// The supply of one window.
 pub struct Feeder<'a> {
-    /// Lengths and words.
+    /// Lengths and contents.
     pub workload: &'a Workload,
     /// Head.
     pub request: &'a RequestTemplate,
     /// Body.
     pub body: &'a BodyTemplate,
-    /// Of the run.
-    pub nonces: &'a Nonces,
+    /// Prompts.
+    pub prompts: &'a PromptMaker,
     /// Load point.
     pub cell: &'a Cell,
     /// Its number.
@@ -71,10 +72,20 @@ pub struct Feeder<'a> {
 impl Feeder<'_> {
     /// Fills the supply until the window has its number and its duration, or is stopped. Gives the number of
     /// requests made.
-    pub fn run(&self) -> u64 {
+    ///
+    /// # Errors
+    /// The file that requests come from can be read no more.
+    pub fn run(&self) -> io::Result<u64> {
+        let made = self.fill();
+        self.shared.supply_over.store(true, Ordering::Release);
+        made
+    }
+
+    fn fill(&self) -> io::Result<u64> {
         let planned = self.drop + self.kept;
         let mut made = 0;
-        for (trace_id, shape, due) in self.requests() {
+        for request in self.requests()? {
+            let (trace_id, shape, due) = request?;
             // an open loop's schedule has an end of its own
             if due.is_none() && trace_id >= planned && !self.wait_to_go_on(made) {
                 break;
@@ -84,13 +95,15 @@ impl Feeder<'_> {
             }
             made += 1;
         }
-        self.shared.supply_over.store(true, Ordering::Release);
-        made
+        Ok(made)
     }
 
     /// After a window that was stopped at `at`, with `made` requests made by [`Feeder::run`]: those that had become
     /// due and that no worker took, made or not, go to the record reader as not sent.
-    pub fn leave_unsent(&self, made: u64, opened: Instant, at: Instant) -> Unsent {
+    ///
+    /// # Errors
+    /// As for [`Feeder::run`].
+    pub fn leave_unsent(&self, made: u64, opened: Instant, at: Instant) -> io::Result<Unsent> {
         let mut unsent = Unsent::default();
         while let Some(job) = self.shared.supply.pop() {
             match job.due {
@@ -99,13 +112,16 @@ impl Feeder<'_> {
             }
         }
         if let Cell::Open(_) = self.cell {
-            let rest = self.requests().skip(made as usize);
-            for (trace_id, shape, due) in rest.take_while(|(.., due)| due.is_some_and(|due| opened + due <= at)) {
+            for request in self.requests()?.skip(made as usize) {
+                let (trace_id, shape, due) = request?;
+                if due.is_none_or(|due| opened + due > at) {
+                    break;
+                }
                 unsent.not_made += 1;
                 self.not_sent(self.make(trace_id, &shape, due), opened, at, &mut unsent);
             }
         }
-        unsent
+        Ok(unsent)
     }
 
     fn not_sent(&self, job: Job, opened: Instant, at: Instant, unsent: &mut Unsent) {
@@ -114,28 +130,28 @@ impl Feeder<'_> {
         self.shared.post(Message::Finished(0, job.not_sent(opened, at)));
     }
 
-    /// Trace id, lengths and due of each request, in order.
-    fn requests(&self) -> impl Iterator<Item = (u64, Shape, Option<Nanos>)> {
-        let dues: Box<dyn Iterator<Item = Option<Nanos>>> = match self.cell {
-            Cell::Closed { .. } => Box::new(std::iter::repeat(None)),
-            Cell::Open(open) => Box::new(open.dues().map(Some)),
+    /// Trace id, shape and due of each request, in order.
+    fn requests(&self) -> io::Result<impl Iterator<Item = io::Result<(u64, Shape, Option<Nanos>)>>> {
+        let dues: Box<dyn Iterator<Item = io::Result<Option<Nanos>>>> = match self.cell {
+            Cell::Closed { .. } => Box::new(std::iter::repeat_with(|| Ok(None))),
+            Cell::Open(open) => Box::new(open.dues()?.map(|due| due.map(Some))),
         };
-        let shapes = (0..=MAX_TRACE_ID).zip(self.workload.trace(self.drop, self.kept));
-        shapes.zip(dues).map(|((trace_id, shape), due)| (trace_id, shape, due))
+        let shapes = self.workload.shapes(self.drop, self.kept)?;
+        let numbered = (0..=MAX_TRACE_ID).zip(shapes).zip(dues);
+        Ok(numbered.map(|((trace_id, shape), due)| Ok((trace_id, shape?, due?))))
     }
 
     fn make(&self, trace_id: u64, shape: &Shape, due: Option<Nanos>) -> Job {
-        let nonce = self.nonces.nonce(self.serial, trace_id);
-        let text = prompt::text(self.workload.seed, trace_id, &nonce, shape.prompt_tokens);
-        let request = self.request.with_json(&self.body.body(&text, shape.output_tokens));
+        let made = self.prompts.make(self.serial, trace_id, shape);
+        let request = self.request.with_json(&self.body.body(&made.prompt, shape.output_tokens));
         let asked = Asked {
             trace_id,
             class: shape.class.clone(),
             phase: if trace_id < self.drop { Phase::Warmup } else { Phase::Measured },
             prompt_tokens: shape.prompt_tokens,
             output_tokens: shape.output_tokens,
-            nonce,
-            prompt_sha256: hex(&Sha256::digest(&text)),
+            nonce: made.nonce,
+            prompt_sha256: made.sha256,
             streamed: self.body.stream,
         };
         let id = self.serial << 24 | trace_id;

@@ -11,7 +11,9 @@ use crate::interleave::{self, Sequence};
 use crate::load_point::Cell;
 use crate::report::terminal;
 use crate::rundir::window::{Counters, LoadModel, WindowRow, WorkerShare};
+use crate::workload::gauge::Gauge;
 use crate::workload::nonce::Nonces;
+use crate::workload::prompt::PromptMaker;
 use anyhow::{Context, bail};
 use bench_engine::clock::{Clock, SystemClock};
 use bench_engine::conn::KeepAlive;
@@ -26,6 +28,8 @@ use std::time::Duration;
 
 /// Between giving the order and the opening of a window.
 const LEAD: Nanos = Nanos::from_millis(20);
+/// Said before the reason when the file that requests come from fails in the middle of a run.
+const OUT_OF_REQUESTS: &str = "the next request cannot be made";
 /// Pause of the control loop.
 const TICK: Duration = Duration::from_millis(20);
 
@@ -92,7 +96,7 @@ fn rounds(
     files: &mut [Files],
 ) -> anyhow::Result<bool> {
     let Campaign { arm, stop, .. } = &campaigns[0];
-    let nonces: Vec<Nonces> = campaigns.iter().map(|c| Nonces::of_run(&c.arm.run_id)).collect();
+    let prompts: Vec<PromptMaker> = campaigns.iter().map(Campaign::prompts).collect();
     scrapers.iter().flatten().for_each(Scraper::before);
     let mut serial = 0;
     for window in 0..arm.plan.windows {
@@ -114,7 +118,7 @@ fn rounds(
                     // both arms may be one server: what the other one asked of it since must not count here
                     scraper.into_iter().for_each(Scraper::before);
                 }
-                let row = campaign.window(place, &nonces[turn], &books[turn], scraper, &mut files[turn])?;
+                let row = campaign.window(place, &prompts[turn], &books[turn], scraper, &mut files[turn])?;
                 files[turn].window(&row)?;
                 if sequence.is_some() {
                     books[turn].desk.fall_asleep();
@@ -161,6 +165,14 @@ impl Campaign<'_> {
         Ok(Files { windows: self.create("windows.jsonl")?, health: self.create("health.jsonl")? })
     }
 
+    fn prompts(&self) -> PromptMaker {
+        PromptMaker {
+            seed: self.arm.plan.workload.seed,
+            nonces: Nonces::of_run(&self.arm.run_id),
+            gauge: Gauge::WORD_EACH,
+        }
+    }
+
     fn scraper<'scope, 'env>(
         &'env self,
         scope: &'scope std::thread::Scope<'scope, 'env>,
@@ -187,7 +199,7 @@ impl Campaign<'_> {
     fn window(
         &self,
         place: WindowPlace<'_>,
-        nonces: &Nonces,
+        prompts: &PromptMaker,
         Books { tickets, desk }: &Books,
         scraper: Option<&Scraper<'_>>,
         files: &mut Files,
@@ -217,7 +229,7 @@ impl Campaign<'_> {
             workload: &plan.workload,
             request: &self.arm.request,
             body: &self.arm.body,
-            nonces,
+            prompts,
             cell: place.cell,
             index: place.index,
             window: place.window,
@@ -274,12 +286,13 @@ impl Campaign<'_> {
             shared.stop.store(true, Ordering::Relaxed);
             let made = feeder.join().map_err(|_| anyhow::anyhow!("the request feeder ended unexpectedly"))?;
             shared.stop.store(interrupted, Ordering::Relaxed);
-            ran.map(|()| made)
+            ran?;
+            made.context(OUT_OF_REQUESTS)
         })?;
         let closed = SystemClock.now();
         scraper.into_iter().for_each(|s| s.closed(place.index, place.window));
         self.sample(files)?;
-        let unsent = feeder.leave_unsent(made, opened, closed);
+        let unsent = feeder.leave_unsent(made, opened, closed).context(OUT_OF_REQUESTS)?;
         let in_hand: u64 = reports.iter().map(|r| u64::from(r.never_due)).sum();
         let rows = self.wait_for_rows(made + unsent.not_made - unsent.never_due - in_hand, desk);
         scraper.into_iter().for_each(Scraper::settle);

@@ -1,6 +1,7 @@
 //! Request bodies of the OpenAI API, chat and text. Sampling fields are always sent, so that no server
 //! default decides.
 
+use crate::workload::prompt::Prompt;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -59,31 +60,48 @@ pub struct BodyTemplate {
 
 impl BodyTemplate {
     /// The body for `prompt`, at most `output_tokens` long.
-    pub fn body(&self, prompt: &str, output_tokens: u64) -> String {
+    pub fn body(&self, prompt: &Prompt, output_tokens: u64) -> String {
         let mut body = Map::new();
-        let mut put = |name: &str, value: Value| body.insert(name.to_owned(), value);
-        put("model", json!(self.model));
-        match self.api {
-            Api::Chat => put("messages", json!([{"role": "user", "content": prompt}])),
-            Api::Completions => put("prompt", json!(prompt)),
-        };
-        put("max_tokens", json!(output_tokens));
-        put("temperature", json!(self.temperature));
-        put("top_p", json!(self.top_p));
-        put("stream", json!(self.stream));
+        let put = |body: &mut Map<String, Value>, name: &str, value| body.insert(name.to_owned(), value);
+        put(&mut body, "model", json!(self.model));
+        match (prompt, self.api) {
+            (Prompt::Text(text), Api::Chat) => {
+                put(&mut body, "messages", json!([{"role": "user", "content": text}]));
+            }
+            (Prompt::Text(text), Api::Completions) => {
+                put(&mut body, "prompt", json!(text));
+            }
+            // plans refuse ids for a chat: it has no field for them
+            (Prompt::Ids(ids), _) => {
+                put(&mut body, "prompt", json!(ids));
+            }
+            (Prompt::Body(_), _) => {}
+        }
+        put(&mut body, "max_tokens", json!(output_tokens));
+        put(&mut body, "temperature", json!(self.temperature));
+        put(&mut body, "top_p", json!(self.top_p));
+        if let Prompt::Body(fields) = prompt {
+            if fields.contains_key("max_completion_tokens") {
+                body.remove("max_tokens");
+            }
+            body.extend(fields.clone());
+            put(&mut body, "model", json!(self.model));
+            body.remove("stream_options");
+        }
+        put(&mut body, "stream", json!(self.stream));
         if self.stream {
             let running = self.token_proof == TokenProof::Usage;
             let options = match running {
                 true => json!({"include_usage": true, "continuous_usage_stats": true}),
                 false => json!({"include_usage": true}),
             };
-            put("stream_options", options);
+            put(&mut body, "stream_options", options);
         }
         if self.ignore_eos {
-            put("ignore_eos", json!(true));
+            put(&mut body, "ignore_eos", json!(true));
         }
         if self.token_proof == TokenProof::Ids {
-            put("return_token_ids", json!(true));
+            put(&mut body, "return_token_ids", json!(true));
         }
         body.extend(self.extra.clone());
         Value::Object(body).to_string()
@@ -93,6 +111,10 @@ impl BodyTemplate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn hi() -> Prompt {
+        Prompt::Text("hi \"there\"".to_owned())
+    }
 
     fn template() -> BodyTemplate {
         BodyTemplate {
@@ -110,21 +132,35 @@ mod tests {
     #[test]
     fn a_chat_body() {
         assert_eq!(
-            template().body("hi \"there\"", 5),
+            template().body(&hi(), 5),
             r#"{"model":"m","messages":[{"role":"user","content":"hi \"there\""}],"max_tokens":5,"temperature":0.0,"top_p":1.0,"stream":true,"stream_options":{"include_usage":true}}"#
         );
     }
 
     #[test]
     fn variants() {
-        let text = BodyTemplate { api: Api::of_endpoint("/v1/completions"), stream: false, ..template() }.body("x", 1);
-        assert!(text.contains(r#""prompt":"x""#) && !text.contains("stream_options"), "{text}");
-        let proof = BodyTemplate { token_proof: TokenProof::Usage, ignore_eos: true, ..template() }.body("x", 1);
+        let text =
+            BodyTemplate { api: Api::of_endpoint("/v1/completions"), stream: false, ..template() }.body(&hi(), 1);
+        assert!(text.contains(r#""prompt":"hi \"there\"""#) && !text.contains("stream_options"), "{text}");
+        let proof = BodyTemplate { token_proof: TokenProof::Usage, ignore_eos: true, ..template() }.body(&hi(), 1);
         assert!(proof.contains("continuous_usage_stats") && proof.contains(r#""ignore_eos":true"#), "{proof}");
         let mut extra = Map::new();
         extra.insert("temperature".to_owned(), json!(0.7));
-        let replaced = BodyTemplate { extra, ..template() }.body("x", 1);
+        let replaced = BodyTemplate { extra, ..template() }.body(&hi(), 1);
         assert!(replaced.contains(r#""temperature":0.7"#) && !replaced.contains(r#""temperature":0.0"#), "{replaced}");
         assert_eq!(Api::of_endpoint("/v1/chat/completions"), Api::Chat);
+    }
+
+    #[test]
+    fn ids_and_whole_bodies() {
+        let ids = BodyTemplate { api: Api::Completions, ..template() }.body(&Prompt::Ids(vec![7, 9]), 1);
+        assert!(ids.contains(r#""prompt":[7,9]"#), "{ids}");
+        let whole = json!({"model": "theirs", "messages": [], "max_completion_tokens": 4, "temperature": 0.5,
+            "stream": false, "stream_options": {"include_usage": false}, "user": "u"});
+        let Value::Object(whole) = whole else { panic!("an object") };
+        assert_eq!(
+            template().body(&Prompt::Body(whole), 9),
+            r#"{"model":"m","temperature":0.5,"top_p":1.0,"messages":[],"max_completion_tokens":4,"stream":true,"user":"u","stream_options":{"include_usage":true}}"#
+        );
     }
 }

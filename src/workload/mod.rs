@@ -3,6 +3,7 @@
 //!
 //! Random numbers come from PCG64 (`rand_pcg`'s `Pcg64`, a named generator whose values do not change).
 
+pub mod gauge;
 pub mod nonce;
 pub mod prompt;
 mod words;
@@ -10,7 +11,9 @@ mod words;
 use rand_core::Rng;
 use rand_pcg::Pcg64;
 use serde::Serialize;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
+use std::io;
 use thiserror::Error;
 
 /// The generator's name, as plans record it.
@@ -70,7 +73,7 @@ pub struct Workload {
 }
 
 /// What one request asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
     /// Class name.
     pub class: String,
@@ -78,11 +81,27 @@ pub struct Shape {
     pub prompt_tokens: u64,
     /// Output length in tokens, at least 1.
     pub output_tokens: u64,
+    /// Where its prompt comes from.
+    pub content: Content,
+}
+
+/// Where a prompt comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    /// Words, made from the seed.
+    Words,
+    /// Text of somebody's.
+    Text(String),
+    /// A whole body of somebody's.
+    Body(Map<String, Value>),
 }
 
 /// A workload that cannot be.
-#[derive(Debug, PartialEq, Error)]
+#[derive(Debug, Error)]
 pub enum BadWorkload {
+    /// The file that requests come from.
+    #[error("the workload cannot be read: {0}")]
+    File(#[from] io::Error),
     /// Not one of ours.
     #[error("unknown workload {0:?}: choose seed-mix or random")]
     Unknown(String),
@@ -141,28 +160,47 @@ impl Workload {
         Ok(Workload { lengths, length_scale, seed, max_tokens, generator: GENERATOR })
     }
 
-    /// The trace of a window: `drop` warm-up requests, `kept` measured ones, and as many more as asked for.
-    /// Shares are exact in each of the first two parts, and in every ten after them.
-    pub fn trace(&self, drop: u64, kept: u64) -> Trace<'_> {
-        let pcg = |stream| Pcg64::new(u128::from(self.seed), stream);
-        Trace { workload: self, order: pcg(ORDER), lengths: pcg(LENGTHS), block: Vec::new(), sizes: vec![kept, drop] }
+    /// What the requests of a window ask for, in order of trace id: `drop` warm-up requests, `kept` measured ones, and
+    /// as many more as asked for.
+    ///
+    /// # Errors
+    /// The file they come from cannot be read; each item as well.
+    pub fn shapes(&self, drop: u64, kept: u64) -> io::Result<Box<dyn Iterator<Item = io::Result<Shape>> + '_>> {
+        Ok(Box::new(self.generated(drop, kept).map(Ok)))
     }
 
-    /// Names the trace in a plan: the hash of every length of a window, in order.
-    pub fn trace_hash(&self, drop: u64, kept: u64) -> String {
+    /// Shares are exact in each of the first two parts, and in every ten after them.
+    fn generated(&self, drop: u64, kept: u64) -> Generated<'_> {
+        let pcg = |stream| Pcg64::new(u128::from(self.seed), stream);
+        let sizes = vec![kept, drop];
+        Generated { workload: self, order: pcg(ORDER), lengths: pcg(LENGTHS), block: Vec::new(), sizes }
+    }
+
+    /// Names what a window asks for in a plan: the hash of every length, in order.
+    ///
+    /// # Errors
+    /// As for [`Workload::shapes`].
+    pub fn trace_hash(&self, drop: u64, kept: u64) -> io::Result<String> {
         let mut hash = Sha256::new();
-        for shape in self.trace(drop, kept).take((drop + kept) as usize) {
+        for shape in self.shapes(drop, kept)?.take((drop + kept) as usize) {
+            let shape = shape?;
             hash.update(format!("{} {} {}\n", shape.class, shape.prompt_tokens, shape.output_tokens));
         }
-        hex(&hash.finalize())
+        Ok(hex(&hash.finalize()))
     }
 
     /// Mean prompt and output length of a window, in tokens.
-    pub fn mean_lengths(&self, drop: u64, kept: u64) -> (f64, f64) {
-        let n = drop + kept;
-        let add = |(p, o), s: Shape| (p + s.prompt_tokens, o + s.output_tokens);
-        let (p, o) = self.trace(drop, kept).take(n as usize).fold((0, 0), add);
-        (p as f64 / n as f64, o as f64 / n as f64)
+    ///
+    /// # Errors
+    /// As for [`Workload::shapes`].
+    pub fn mean_lengths(&self, drop: u64, kept: u64) -> io::Result<(f64, f64)> {
+        let (mut n, mut prompt, mut output) = (0_u64, 0, 0);
+        for shape in self.shapes(drop, kept)?.take((drop + kept) as usize) {
+            let shape = shape?;
+            (n, prompt, output) = (n + 1, prompt + shape.prompt_tokens, output + shape.output_tokens);
+        }
+        let n = n.max(1) as f64;
+        Ok((prompt as f64 / n, output as f64 / n))
     }
 
     fn scaled(&self, tokens: u64) -> u64 {
@@ -175,8 +213,8 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// The shapes of a window's requests, in order of trace id, without end.
-pub struct Trace<'a> {
+/// Shapes drawn from the seed, in order of trace id, without end.
+struct Generated<'a> {
     workload: &'a Workload,
     order: Pcg64,
     lengths: Pcg64,
@@ -186,7 +224,7 @@ pub struct Trace<'a> {
     sizes: Vec<u64>,
 }
 
-impl Iterator for Trace<'_> {
+impl Iterator for Generated<'_> {
     type Item = Shape;
 
     fn next(&mut self) -> Option<Shape> {
@@ -202,6 +240,7 @@ impl Iterator for Trace<'_> {
                     class: class.name.clone(),
                     prompt_tokens: self.workload.scaled(class.prompt_tokens),
                     output_tokens: self.workload.scaled(class.output_tokens),
+                    content: Content::Words,
                 }
             }
             Lengths::Random { input_len, output_len, range_ratio } => {
@@ -210,7 +249,12 @@ impl Iterator for Trace<'_> {
                     let (lo, hi) = (lo.ceil() as u64, hi.floor() as u64);
                     self.workload.scaled(lo + below(&mut self.lengths, hi - lo + 1))
                 };
-                Shape { class: "random".to_owned(), prompt_tokens: draw(*input_len), output_tokens: draw(*output_len) }
+                Shape {
+                    class: "random".to_owned(),
+                    prompt_tokens: draw(*input_len),
+                    output_tokens: draw(*output_len),
+                    content: Content::Words,
+                }
             }
         };
         Some(Shape { output_tokens: self.workload.max_tokens.unwrap_or(shape.output_tokens), ..shape })
@@ -266,7 +310,7 @@ mod tests {
     #[test]
     fn quotas_are_exact_in_warm_up_and_measured_part() {
         let w = mix(1.0);
-        let all: Vec<Shape> = w.trace(10, 300).take(330).collect();
+        let all: Vec<Shape> = w.generated(10, 300).take(330).collect();
         let expect =
             |l, m, s| BTreeMap::from([("long".to_owned(), l), ("medium".to_owned(), m), ("short".to_owned(), s)]);
         assert_eq!(count(all[..10].iter().cloned()), expect(1, 2, 7));
@@ -276,9 +320,9 @@ mod tests {
 
     #[test]
     fn lengths_scale_and_never_vanish() {
-        let shapes: Vec<Shape> = mix(0.001).trace(0, 10).take(10).collect();
+        let shapes: Vec<Shape> = mix(0.001).generated(0, 10).take(10).collect();
         assert!(shapes.iter().all(|s| s.prompt_tokens >= 1 && s.output_tokens >= 1));
-        let tenth: Vec<Shape> = mix(0.1).trace(0, 10).take(10).collect();
+        let tenth: Vec<Shape> = mix(0.1).generated(0, 10).take(10).collect();
         assert!(tenth.iter().any(|s| s.prompt_tokens == 600 && s.output_tokens == 60));
     }
 
@@ -286,19 +330,20 @@ mod tests {
     fn random_lengths_fill_their_range() {
         let lengths = Lengths::Random { input_len: 10, output_len: 4, range_ratio: 0.5 };
         let w = Workload::new(lengths, 1.0, 3, None).expect("in range");
-        let seen: Vec<u64> = w.trace(0, 1).take(2000).map(|s| s.prompt_tokens).collect();
+        let seen: Vec<u64> = w.generated(0, 1).take(2000).map(|s| s.prompt_tokens).collect();
         assert_eq!((seen.iter().min(), seen.iter().max()), (Some(&5), Some(&15)));
         let capped = Workload { max_tokens: Some(9), ..w };
-        assert!(capped.trace(0, 1).take(50).all(|s| s.output_tokens == 9));
+        assert!(capped.generated(0, 1).take(50).all(|s| s.output_tokens == 9));
     }
 
     #[test]
     fn the_order_is_pinned() {
         // a golden vector: this order is what seed 7 means, in every release
-        let classes: String = mix(1.0).trace(10, 300).take(20).map(|s| s.class.chars().next().unwrap_or('?')).collect();
+        let classes: String =
+            mix(1.0).generated(10, 300).take(20).map(|s| s.class.chars().next().unwrap_or('?')).collect();
         assert_eq!(classes, GOLDEN_ORDER);
-        assert_eq!(mix(1.0).trace_hash(10, 300), mix(1.0).trace_hash(10, 300));
-        assert_ne!(mix(1.0).trace_hash(10, 300), mix(0.1).trace_hash(10, 300));
+        assert_eq!(mix(1.0).trace_hash(10, 300).expect("no file"), mix(1.0).trace_hash(10, 300).expect("no file"));
+        assert_ne!(mix(1.0).trace_hash(10, 300).expect("no file"), mix(0.1).trace_hash(10, 300).expect("no file"));
     }
 
     const GOLDEN_ORDER: &str = "msslsssmsssslmssssms";

@@ -1,9 +1,72 @@
-//! Prompt text: the nonce, then common English words, most of them one token in most vocabularies.
-//! Lengths approximate tokens by words; what the server counted is in the record.
+//! Prompts. A made one is text: the nonce, then common English words, most of them one token in most vocabularies. How
+//! many words an asked length takes is [`Gauge`]'s to say; what the server counted is in the record.
 
+use super::gauge::Gauge;
+use super::nonce::Nonces;
 use super::words::WORDS;
+use super::{Content, Shape, hex};
 use rand_core::Rng;
 use rand_pcg::Pcg64;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+/// What a request asks of the model.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Prompt {
+    /// One message, or the prompt itself.
+    Text(String),
+    /// Token ids.
+    Ids(Vec<u32>),
+    /// A whole body. Its fields win over ours, but for `model`, `stream` and `stream_options`.
+    Body(Map<String, Value>),
+}
+
+/// A prompt with what records say of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Made {
+    /// Its first word.
+    pub nonce: String,
+    /// The prompt.
+    pub prompt: Prompt,
+    /// SHA-256 of the text, of the ids in decimal with commas, or of the body; hex.
+    pub sha256: String,
+}
+
+/// Makes the prompts of a campaign.
+#[derive(Clone, Debug)]
+pub struct PromptMaker {
+    /// Of the words.
+    pub seed: u64,
+    /// Of the run.
+    pub nonces: Nonces,
+    /// How long text is.
+    pub gauge: Gauge,
+}
+
+impl PromptMaker {
+    /// The prompt of request `trace_id` of window number `serial` of the run.
+    pub fn make(&self, serial: u64, trace_id: u64, shape: &Shape) -> Made {
+        let nonce = self.nonces.nonce(serial, trace_id);
+        let prompt = match &shape.content {
+            Content::Words => Prompt::Text(text(self.seed, trace_id, &nonce, self.gauge.words(shape.prompt_tokens))),
+            Content::Text(text) => Prompt::Text(format!("{nonce} {text}")),
+            Content::Body(body) => Prompt::Body(body.clone()),
+        };
+        let sha256 = prompt.sha256();
+        Made { nonce, prompt, sha256 }
+    }
+}
+
+impl Prompt {
+    fn sha256(&self) -> String {
+        let digest = match self {
+            Prompt::Text(text) => Sha256::digest(text),
+            Prompt::Ids(ids) => Sha256::digest(ids.iter().map(u32::to_string).collect::<Vec<_>>().join(",")),
+            Prompt::Body(body) => Sha256::digest(Value::Object(body.clone()).to_string()),
+        };
+        hex(&digest)
+    }
+}
 
 /// The prompt of request `trace_id`: `words` words, the first of them `nonce`. Every window of a seed has
 /// the same words after its own nonces.

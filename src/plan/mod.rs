@@ -1,69 +1,31 @@
 //! What was typed becomes what is meant, once: a checked and hashed plan. Deeper code sees no string option.
 
-use crate::cli::{Arm, Connection, InterleaveOrder, Profile, Proof, RunArgs, Stamps};
+mod goals;
+mod load;
+mod target;
+mod work;
+
+pub use load::Interleave;
+pub use target::{MetricsWords, TargetWords, key_policy, secrets};
+
+use crate::cli::{Arm, Connection, Profile, Proof, RunArgs, Stamps};
 use crate::goals::{BadGoals, Goals};
-use crate::interleave::{Order, Sequence};
+use crate::interleave::Sequence;
 use crate::load_point::{Cell, Extent};
 use crate::target::openai::{Api, TokenProof};
 use crate::workload::{BadWorkload, Lengths, Workload, hex, nonce};
-use bench_engine::schedule::{ArrivalLaw, BadLaw};
 use bench_engine::timers::Limits;
 use bench_engine::units::Nanos;
+use goals::goals;
+use load::{cells, interleave};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use target::{api_key_env, extra_body, has_user_info};
 use thiserror::Error;
-
-/// Most connections of one load point.
-const MAX_CONCURRENCY: u32 = 100_000;
-
-/// Where the server is to be found, as typed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TargetWords {
-    /// None: the built-in mock.
-    pub base_url: Option<String>,
-    /// `--address`.
-    pub address: Option<String>,
-    /// `--model`.
-    pub model: Option<String>,
-    /// `--wait`.
-    pub wait: Nanos,
-    /// Headers, `Authorization` among them when there is a key.
-    pub headers: Vec<(String, String)>,
-    /// Where a mock on another host serves its log, and how much of that is known already, in bytes.
-    pub remote_truth: Option<(String, u64)>,
-    /// More flags of the built-in mock.
-    pub mock_flags: Vec<String>,
-    /// Name of the variable with the key, and whether it was given by flag.
-    pub api_key_env: (String, bool),
-    /// `--metrics-url`.
-    pub metrics: MetricsWords,
-}
-
-/// Where the server's own counters are read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MetricsWords {
-    /// At the server itself, when it has them.
-    BesideLoad,
-    /// Not at all.
-    Nowhere,
-    /// At this URL.
-    At(String),
-}
-
-impl MetricsWords {
-    fn of(given: Option<&str>) -> Self {
-        match given {
-            None => MetricsWords::BesideLoad,
-            Some("none") => MetricsWords::Nowhere,
-            Some(url) => MetricsWords::At(url.to_owned()),
-        }
-    }
-}
+use work::lengths;
 
 /// Where the results go.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,15 +51,6 @@ pub enum Calibrations {
     In(Option<PathBuf>),
     /// Nowhere, for this reason.
     Unused(String),
-}
-
-/// Another server whose campaign takes turns with this one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Interleave {
-    /// Base URL of arm B.
-    pub url: String,
-    /// Order within the pairs of windows.
-    pub order: Order,
 }
 
 /// A checked plan. What is serialised is what `plan_hash` covers; it decides every byte that is sent, but for
@@ -166,6 +119,12 @@ pub struct Plan {
     pub protocol: Option<String>,
     /// Declared, not measured.
     pub declared: BTreeMap<String, String>,
+    #[serde(skip)]
+    /// Mean prompt length asked for in a window, in tokens.
+    pub mean_prompt_tokens: f64,
+    #[serde(skip)]
+    /// Mean output length asked for in a window, in tokens.
+    pub mean_output_tokens: f64,
     #[serde(skip)]
     /// The architecture was asked for by name: nothing else will do.
     pub arm_by_name: bool,
@@ -268,7 +227,8 @@ impl Plan {
         let (gap_between_windows_s, _) = seconds("--gap-between-windows", args.gap_between_windows, 0.0, true)?;
         let (min_duration_s, min_duration) =
             seconds("--min-duration", args.min_duration, if shortened { 2.0 } else { 0.0 }, true)?;
-        let (_, mean_output_tokens) = workload.mean_lengths(drop, num_prompts);
+        let (mean_prompt_tokens, mean_output_tokens) =
+            workload.mean_lengths(drop, num_prompts).map_err(BadWorkload::from)?;
         let extent =
             Extent { seed: workload.seed, at_least: drop + num_prompts, until: min_duration, mean_output_tokens };
         let cells = cells(args, extent)?;
@@ -316,7 +276,7 @@ impl Plan {
             header_names: args.header.iter().map(|p| p.0.clone()).collect(),
             cells,
             windows,
-            trace_hash: workload.trace_hash(drop, num_prompts),
+            trace_hash: workload.trace_hash(drop, num_prompts).map_err(BadWorkload::from)?,
             workload,
             num_prompts,
             drop,
@@ -341,6 +301,8 @@ impl Plan {
             stop_at_failed: args.stop_at_failed,
             goals: goals(args)?,
             arm: args.arm.unwrap_or(Arm::Uring),
+            mean_prompt_tokens,
+            mean_output_tokens,
             arm_by_name: args.arm.is_some(),
             stamps: args.stamps.unwrap_or(Stamps::Kernel),
             canary: args.canary,
@@ -456,151 +418,11 @@ impl Plan {
     }
 }
 
-/// The load points: concurrencies alone, rates alone, or all pairs of both.
-fn cells(args: &RunArgs, extent: Extent) -> Result<Vec<Cell>, BadPlan> {
-    let caps = args.max_concurrency.as_ref().map(|list| list.0.as_slice());
-    if let Some(bad) = caps.unwrap_or_default().iter().find(|n| !(1..=MAX_CONCURRENCY).contains(*n)) {
-        return Err(range("--max-concurrency", "a list of numbers from 1 to 100,000 (0 would send nothing)", bad));
-    }
-    let Some(rates) = &args.request_rate else {
-        if args.burstiness.is_some() {
-            return Err(BadPlan::Alone { flag: "--burstiness", other: "--request-rate" });
-        }
-        return Ok(caps.unwrap_or(&[1, 8, 50]).iter().map(|n| Cell::Closed { concurrency: *n }).collect());
-    };
-    let caps: Vec<Option<u32>> = caps.map_or(vec![None], |caps| caps.iter().copied().map(Some).collect());
-    let mut cells = Vec::new();
-    for rate in &rates.0 {
-        let law = ArrivalLaw::new(*rate, args.burstiness.unwrap_or(1.0)).map_err(|bad| match bad {
-            BadLaw::Rate(got) => {
-                range("--request-rate", "a list of rates from 0.0001 to 1,000,000 requests/s, or inf", got)
-            }
-            BadLaw::Burstiness(got) => range("--burstiness", "from 0.01 to 1,000,000, or inf", got),
-        })?;
-        for cap in &caps {
-            let too_many = |_| {
-                let allowed = "so short that no window has more than 16,777,000 requests at any --request-rate";
-                range("--min-duration", allowed, extent.until.secs_f64())
-            };
-            cells.push(Cell::open(law, *cap, extent).map_err(too_many)?);
-        }
-    }
-    Ok(cells)
-}
-
-/// Arm B, when it is asked for.
-fn interleave(args: &RunArgs) -> Result<Option<Interleave>, BadPlan> {
-    let Some(url) = args.interleave.clone() else {
-        return match args.interleave_order {
-            None => Ok(None),
-            Some(_) => Err(BadPlan::Alone { flag: "--interleave-order", other: "--interleave" }),
-        };
-    };
-    if args.base_url.is_none() {
-        return Err(BadPlan::Alone { flag: "--interleave", other: "--base-url" });
-    }
-    if args.address.is_some() {
-        let why = "one address cannot be that of both servers; put addresses into the URLs";
-        return Err(BadPlan::Together { flag: "--interleave", other: "--address", why });
-    }
-    let order = match args.interleave_order {
-        Some(InterleaveOrder::Pairs) => Order::Pairs,
-        Some(InterleaveOrder::Abba) | None => Order::Abba,
-    };
-    Ok(Some(Interleave { url, order }))
-}
-
-fn lengths(args: &RunArgs) -> Result<Lengths, BadWorkload> {
-    match args.workload.as_deref().unwrap_or("seed-mix") {
-        "seed-mix" => Ok(Lengths::seed_mix()),
-        "random" => Ok(Lengths::Random {
-            input_len: args.random_input_len.unwrap_or(1024),
-            output_len: args.random_output_len.unwrap_or(128),
-            range_ratio: args.random_range_ratio.unwrap_or(0.0),
-        }),
-        other => Err(BadWorkload::Unknown(other.to_owned())),
-    }
-}
-
-/// `http://user:password@host`: it would stand in the plan and in every report.
-fn has_user_info(url: &str) -> bool {
-    let authority = url.split_once("://").map_or(url, |(_, rest)| rest).split(['/', '?', '#']).next();
-    authority.is_some_and(|authority| authority.contains('@'))
-}
-
-/// A file that people write; at most 1 MiB, whatever it says of its size.
-fn short_file(path: &Path) -> io::Result<String> {
-    const MOST: u64 = 1 << 20;
-    let mut text = String::new();
-    File::open(path)?.take(MOST + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MOST {
-        return Err(io::Error::other(format!("it has more than {MOST} bytes, the most that are read")));
-    }
-    Ok(text)
-}
-
-/// The file is read here, once: the plan holds what it says.
-fn goals(args: &RunArgs) -> Result<Option<Goals>, BadPlan> {
-    let flag = args.slo.as_ref().map(|path| format!("--slo {}", path.display()));
-    let text = match (&args.slo, &flag) {
-        (Some(path), Some(flag)) => Some(
-            short_file(path)
-                .map_err(|error| BadPlan::Goals { flag: flag.clone(), bad: BadGoals::File(error.to_string()) })?,
-        ),
-        _ => None,
-    };
-    let goodput = args.goodput.as_ref().map_or(&[][..], |list| &list.0);
-    Goals::new(text.as_deref(), goodput).map_err(|bad| {
-        let of_flag = matches!(bad, BadGoals::Form(_)) || args.slo.is_none();
-        BadPlan::Goals { flag: flag.filter(|_| !of_flag).unwrap_or_else(|| "--goodput".to_owned()), bad }
-    })
-}
-
-fn extra_body(text: Option<&str>) -> Result<Map<String, Value>, BadPlan> {
-    match text.map(serde_json::from_str::<Value>) {
-        None => Ok(Map::new()),
-        Some(Ok(Value::Object(fields))) => Ok(fields),
-        Some(Ok(other)) => Err(BadPlan::ExtraBody(format!("this is {other}"))),
-        Some(Err(error)) => Err(BadPlan::ExtraBody(error.to_string())),
-    }
-}
-
-fn api_key_env(given: Option<&str>, environment: impl Fn(&str) -> Option<String>) -> Result<(String, bool), BadPlan> {
-    match given {
-        Some(name) if environment(name).is_none_or(|v| v.is_empty()) => Err(BadPlan::NoKey(name.to_owned())),
-        Some(name) => Ok((name.to_owned(), true)),
-        None => Ok(("OPENAI_API_KEY".to_owned(), false)),
-    }
-}
-
-/// Whether a key goes out, and what is to be said about it. A key is never sent over plain http to another host
-/// unless it was asked for by name.
-pub fn key_policy(name: &str, by_flag: bool, is_set: bool, loopback: bool) -> (bool, Option<String>) {
-    match (by_flag, is_set, loopback) {
-        (true, _, _) => (true, Some(format!("Authorization: Bearer is sent, from ${name}"))),
-        (false, true, true) => {
-            (true, Some(format!("Authorization: Bearer is sent, from ${name} (the default; unset it to send none)")))
-        }
-        (false, true, false) => (
-            false,
-            Some(format!("${name} is set but NOT sent: the connection is plain http; --api-key-env {name} sends it")),
-        ),
-        (false, false, _) => (false, None),
-    }
-}
-
-/// What must not appear in any record, one a line: the key, and the values of the user's own headers. Values of fewer
-/// than eight characters keep no secret, and taking them out would garble ordinary words.
-pub fn secrets(key: Option<&str>, headers: &[(String, String)]) -> Option<String> {
-    let values = headers.iter().map(|(_, value)| value.as_str()).filter(|value| value.len() >= 8);
-    let all: Vec<&str> = key.into_iter().chain(values).collect();
-    (!all.is_empty()).then(|| all.join("\n"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::List;
+    use crate::cli::{InterleaveOrder, List};
+    use crate::interleave::Order;
 
     fn plan(change: impl Fn(&mut RunArgs)) -> Result<Plan, BadPlan> {
         let mut args = RunArgs::default();

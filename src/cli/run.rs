@@ -1,0 +1,305 @@
+//! Flags of `run`. Each can also stand in a TOML file; flags win.
+
+use super::{List, Pair};
+use bench_engine::io::DriverKind;
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Keep connections, or open one for each request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Connection {
+    /// Keep and reuse.
+    Reuse,
+    /// One for each request.
+    PerRequest,
+}
+
+/// Where stamps come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stamps {
+    /// The kernel, falling back aloud.
+    Kernel,
+    /// The harness only: net is not available.
+    User,
+}
+
+/// How the client is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arm {
+    /// io_uring.
+    Uring,
+    /// epoll and plain calls: where io_uring is forbidden, and to compare with.
+    Epoll,
+}
+
+impl From<Arm> for DriverKind {
+    fn from(arm: Arm) -> Self {
+        match arm {
+            Arm::Uring => DriverKind::Uring,
+            Arm::Epoll => DriverKind::Epoll,
+        }
+    }
+}
+
+/// Order of the windows of two arms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InterleaveOrder {
+    /// ABBA or BAAB, drawn for each load point.
+    Abba,
+    /// Drawn for each pair.
+    Pairs,
+}
+
+/// How a server proves tokens that have no text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Proof {
+    /// Not at all.
+    None,
+    /// Token ids (vLLM).
+    Ids,
+    /// Running usage (vLLM, SGLang).
+    Usage,
+}
+
+/// Sets of protocol defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Profile {
+    /// 300 kept a window: no p99 interval.
+    Quick,
+    /// 1,000 kept a window.
+    Standard,
+    /// 10,000 kept a window.
+    Tail,
+    /// Closed loop 1, 8, 50; 310 sent, 10 dropped; seed mix, seed 7, temperature 0; two windows.
+    SeedV1,
+}
+
+/// Makes the struct, its reading from TOML, and `over`: flags win over the file.
+macro_rules! run_args {
+    ($($(#[$meta:meta])* $name:ident: $type:ty),+ $(,)?) => {
+        /// Flags of `run`. None and empty mean not given.
+        #[derive(Clone, Debug, Default, PartialEq, Args, Deserialize)]
+        #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+        pub struct RunArgs {
+            /// TOML file with any of these flags by their names; flags win, unknown keys are an error
+            #[arg(long, value_name = "FILE", help_heading = "Output")]
+            #[serde(skip)]
+            pub config: Option<PathBuf>,
+            $($(#[$meta])* pub $name: $type,)+
+        }
+
+        impl RunArgs {
+            /// These flags where given, else the file's.
+            pub fn over(self, file: RunArgs) -> RunArgs {
+                RunArgs { config: self.config, $($name: self.$name.or_else_from(file.$name),)+ }
+            }
+        }
+    };
+}
+
+/// "Where given", for the three kinds of flag.
+trait OrElseFrom {
+    fn or_else_from(self, other: Self) -> Self;
+}
+impl<T> OrElseFrom for Option<T> {
+    fn or_else_from(self, other: Self) -> Self {
+        self.or(other)
+    }
+}
+impl<T> OrElseFrom for Vec<T> {
+    fn or_else_from(self, other: Self) -> Self {
+        if self.is_empty() { other } else { self }
+    }
+}
+impl OrElseFrom for bool {
+    fn or_else_from(self, other: Self) -> Self {
+        self || other
+    }
+}
+
+run_args! {
+    /// Server, e.g. http://gpu-7:8000 [default: the built-in mock, started and stopped here]
+    #[arg(long, value_name = "URL", help_heading = "Target")]
+    base_url: Option<String>,
+    /// Where the server's own counters are read, once a second beside the load: Prometheus text of vLLM, SGLang, TGI or
+    /// llama.cpp; none switches it off [default: /metrics of --base-url, when it answers with that]
+    #[arg(long, value_name = "URL", help_heading = "Target")]
+    metrics_url: Option<String>,
+    /// Path of the API: .../chat/completions is chat, any other .../completions is text [default: /v1/chat/completions]
+    #[arg(long, value_name = "PATH", help_heading = "Target")]
+    endpoint: Option<String>,
+    /// Model name [default: first of /v1/models]
+    #[arg(long, value_name = "NAME", help_heading = "Target")]
+    model: Option<String>,
+    /// Ask for one JSON document instead of a stream: e2e only
+    #[arg(long, help_heading = "Target")]
+    no_stream: bool,
+    /// Extra request header; one of ours is replaced (repeatable)
+    #[arg(long, value_name = "NAME=VALUE", help_heading = "Target")]
+    header: Vec<Pair>,
+    /// Environment variable with the API key [default: OPENAI_API_KEY, on loopback only unless this flag is given]
+    #[arg(long, value_name = "NAME", help_heading = "Target")]
+    api_key_env: Option<String>,
+    /// Keep connections, or open one for each request [default: reuse]
+    #[arg(long, value_enum, help_heading = "Target")]
+    connection: Option<Connection>,
+    /// Use this IP address instead of what the host name resolves to
+    #[arg(long, value_name = "IP", help_heading = "Target")]
+    address: Option<String>,
+    /// JSON object whose fields join or replace those of every request body
+    #[arg(long, value_name = "JSON", help_heading = "Target")]
+    extra_body: Option<String>,
+    /// Wait so long for a port that is closed, or a server that is still loading (503) [default: 0]
+    #[arg(long, value_name = "SECONDS", help_heading = "Target")]
+    wait: Option<f64>,
+
+    /// A second server, B, measured in turns with --base-url, A: same flags, requests, headers and key, two run
+    /// directories (a and b in --out), and of each window of A one of B right before or after it
+    #[arg(long, value_name = "URL", help_heading = "Target")]
+    interleave: Option<String>,
+    /// Which arm goes first: abba (drawn for the first window of each load point, then in turn) or pairs (drawn for each
+    /// pair of windows; compare can then use the sign-flip test) [default: abba]
+    #[arg(long, value_enum, value_name = "ORDER", help_heading = "Target")]
+    interleave_order: Option<InterleaveOrder>,
+
+    /// Closed loop: so many requests at once; a list gives several load points [default: 1,8,50]. With --request-rate:
+    /// a cap, and lists of both are all pairs [default then: as many as a window has requests, at most 4096]
+    #[arg(long, value_name = "N,..", help_heading = "Load")]
+    max_concurrency: Option<List<u32>>,
+    /// Open loop: requests/s, sent at times drawn before the run whatever the server does; inf: all at once
+    #[arg(long, value_name = "R,..", help_heading = "Load")]
+    request_rate: Option<List<f64>>,
+    /// Open loop: shape of the gamma distribution of the times between requests; 1: Poisson, below: in bursts, above:
+    /// more regular, inf: evenly spaced [default: 1]
+    #[arg(long, value_name = "SHAPE", help_heading = "Load")]
+    burstiness: Option<f64>,
+
+    /// seed-mix (70/20/10 % of 200/100, 1000/300, 6000/600 prompt/output tokens) or random [default: seed-mix]
+    #[arg(long, visible_alias = "dataset-name", value_name = "NAME", help_heading = "Work")]
+    workload: Option<String>,
+    /// Multiplies every asked length [default: 1; 0.1 against the built-in mock]
+    #[arg(long, value_name = "F", help_heading = "Work")]
+    length_scale: Option<f64>,
+    /// random: prompt length in tokens [default: 1024]
+    #[arg(long, value_name = "N", help_heading = "Work")]
+    random_input_len: Option<u64>,
+    /// random: output length in tokens [default: 128]
+    #[arg(long, value_name = "N", help_heading = "Work")]
+    random_output_len: Option<u64>,
+    /// random: lengths are uniform in L(1-r)..L(1+r) [default: 0]
+    #[arg(long, value_name = "R", help_heading = "Work")]
+    random_range_ratio: Option<f64>,
+    /// Of order, lengths and words [default: 7]
+    #[arg(long, value_name = "N", help_heading = "Work")]
+    seed: Option<u64>,
+    /// Sampling temperature, always sent [default: 0]
+    #[arg(long, value_name = "T", help_heading = "Work")]
+    temperature: Option<f64>,
+    /// Nucleus sampling, always sent [default: 1]
+    #[arg(long, value_name = "P", help_heading = "Work")]
+    top_p: Option<f64>,
+    /// Replaces every asked output length
+    #[arg(long, value_name = "N", help_heading = "Work")]
+    max_tokens: Option<u64>,
+    /// Ask the server to generate up to the limit (vLLM, SGLang, llama.cpp)
+    #[arg(long, help_heading = "Work")]
+    ignore_eos: bool,
+    /// Ask for proof of tokens without text: ids or running usage (vLLM, SGLang) [default: none]
+    #[arg(long, value_enum, help_heading = "Work")]
+    token_proof: Option<Proof>,
+
+    /// Requests kept in each window [default: 300]
+    #[arg(long, value_name = "N", help_heading = "Protocol")]
+    num_prompts: Option<u64>,
+    /// Warm-up requests before them, dropped by trace id [default: 10]
+    #[arg(long, value_name = "N", help_heading = "Protocol")]
+    drop: Option<u64>,
+    /// Windows of each load point [default: 2]
+    #[arg(long, value_name = "N", help_heading = "Protocol")]
+    windows: Option<u32>,
+    /// Rest between one round of all load points and the next [default: 0]
+    #[arg(long, value_name = "SECONDS", help_heading = "Protocol")]
+    gap_between_windows: Option<f64>,
+    /// Go on past the number of prompts until a window has lasted so long; in open loop the schedule goes on by the same
+    /// law, all at once stays as it is [default: 0; 2 against the built-in mock]
+    #[arg(long, value_name = "SECONDS", help_heading = "Protocol")]
+    min_duration: Option<f64>,
+    /// Limit of a whole request [default: 7200]
+    #[arg(long, value_name = "SECONDS", help_heading = "Protocol")]
+    timeout: Option<f64>,
+    /// Limit between bytes of a reply, and before its first [default: 1200]
+    #[arg(long, value_name = "SECONDS", help_heading = "Protocol")]
+    stall_timeout: Option<f64>,
+    /// Limit of a connect [default: 10]
+    #[arg(long, value_name = "SECONDS", help_heading = "Protocol")]
+    connect_timeout: Option<f64>,
+    /// Share of failed requests above which a window is invalid [default: 0.01]
+    #[arg(long, value_name = "SHARE", help_heading = "Protocol")]
+    max_failed: Option<f64>,
+    /// End the run when so many requests of a window have failed
+    #[arg(long, value_name = "N", help_heading = "Protocol")]
+    stop_at_failed: Option<u64>,
+    /// Goals of each request in ms, fixed and hashed before the run: ttft, ttfo, e2e (from due in open loop), tpot, ntpot,
+    /// stall. A load meets them when 99 % of the kept requests do
+    #[arg(long, value_name = "METRIC:MS,..", help_heading = "Protocol")]
+    goodput: Option<List<String>>,
+    /// TOML file of goals: a table request as in --goodput, share = 0.99, a table window with "ttft.p99" = 900 (ms), failed,
+    /// output_tokens_per_s, requests_per_s: each passes, fails, or is inconclusive by its 95 % interval
+    #[arg(long, value_name = "FILE", help_heading = "Protocol")]
+    slo: Option<PathBuf>,
+    /// quick, standard, tail (300, 1,000, 10,000 kept a window), seed-v1 (the seed's protocol exactly)
+    #[arg(long, value_enum, help_heading = "Protocol")]
+    profile: Option<Profile>,
+
+    /// Worker threads [default: cores - 1, at least 1]
+    #[arg(long, value_name = "N", help_heading = "Harness")]
+    workers: Option<u32>,
+    /// Cores of the workers, in order [default: the first ones this process may use]
+    #[arg(long, value_name = "N,..", help_heading = "Harness")]
+    cores: Option<List<usize>>,
+    /// How the client is built [default: uring; where this host refuses io_uring, epoll, with a warning]. uring asked for
+    /// by name and refused ends the run
+    #[arg(long, value_enum, help_heading = "Harness")]
+    arm: Option<Arm>,
+    /// Keep one slow stream from each worker to a mock on this host while the load runs: its rows (canary.jsonl) against
+    /// the mock's log (canary-truth.jsonl) show the client's error under this load, and count in no result
+    #[arg(long, help_heading = "Harness")]
+    canary: bool,
+    /// Kernel stamps (falling back aloud), or the harness's own only [default: kernel]
+    #[arg(long, value_enum, help_heading = "Harness")]
+    stamps: Option<Stamps>,
+
+    /// Run directory [default: runs/TIME-NAME]; one that is not empty is refused
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    out: Option<PathBuf>,
+    /// Write into a directory that is not empty
+    #[arg(long, help_heading = "Output")]
+    force: bool,
+    /// Name of the campaign [default: campaign]
+    #[arg(long, value_name = "NAME", help_heading = "Output")]
+    name: Option<String>,
+    /// Print nothing but errors
+    #[arg(long, help_heading = "Output")]
+    quiet: bool,
+    /// Print run.json on standard output, and nothing else there
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+    /// What only people know, printed as declared in the box it belongs to (repeatable). Known keys: url, why-drop, cache,
+    /// restarted, warmed-up, traffic, why-loads, source-of-mix, precision, quantisation, engine, image, hardware,
+    /// model-revision, region, cloud, client-type, network, proxy, runs, price; any other is printed beside
+    #[arg(long, value_name = "KEY=VALUE", help_heading = "Output")]
+    declare: Vec<Pair>,
+    /// Directory of calibrations [default: $TAREBENCH_CALIBRATIONS, else tarebench/calibrations in $XDG_STATE_HOME]
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    calibrations: Option<PathBuf>,
+    /// Print the plan and what it will take; send no request
+    #[arg(long, help_heading = "Output")]
+    dry_run: bool,
+}
