@@ -82,11 +82,11 @@ impl BodyTemplate {
         put(&mut body, "top_p", json!(self.top_p));
         if let Prompt::Body(fields) = prompt {
             if fields.contains_key("max_completion_tokens") {
-                body.remove("max_tokens");
+                body.shift_remove("max_tokens");
             }
             body.extend(fields.clone());
             put(&mut body, "model", json!(self.model));
-            body.remove("stream_options");
+            body.shift_remove("stream_options");
         }
         put(&mut body, "stream", json!(self.stream));
         if self.stream {
