@@ -49,6 +49,7 @@ impl OneRequest {
                 streamed: self.streamed,
                 reuse: true,
                 canary: None,
+                spin: false,
             },
             slots: vec![1],
             cores: vec![core],

@@ -113,6 +113,8 @@ pub struct WorkerOptions {
     /// A server of known truth that one more slot, after those of the load, keeps a stream to while a window runs. That
     /// stream counts in nothing that is reported of the load, but for the driver's own counters.
     pub canary: Option<SocketAddr>,
+    /// While a window runs it looks for events without ever sleeping, and takes its core for itself.
+    pub spin: bool,
 }
 
 /// What a slot is for.
@@ -387,7 +389,8 @@ impl<D: Driver> Worker<D> {
         let before = self.driver.counters();
         self.desk.begin_window();
         while self.driver.now() < opened {
-            self.driver.turn(opened, &mut self.desk);
+            let until = self.until(opened);
+            self.driver.turn(until, &mut self.desk);
         }
         self.desk.now = self.driver.now();
         self.desk.open_window(load, slots, opened);
@@ -424,8 +427,13 @@ impl<D: Driver> Worker<D> {
         &self.driver
     }
 
+    /// Until when to wait in the kernel, when there is nothing to do before `wake`.
+    fn until(&self, wake: Instant) -> Instant {
+        if self.desk.options.spin { self.driver.now() } else { wake }
+    }
+
     fn turn(&mut self) {
-        let until = self.desk.wake(self.driver.now());
+        let until = self.until(self.desk.wake(self.driver.now()));
         self.driver.turn(until, &mut self.desk);
         self.busy_ns.store(self.driver.counters().busy_ns, Ordering::Relaxed);
         self.desk.after_turn(self.driver.now());

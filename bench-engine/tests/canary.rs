@@ -93,6 +93,7 @@ fn run(shared: &Arc<Shared>, peer: Two, load: Load, dues: &[Nanos], canaries: u6
         streamed: true,
         reuse: true,
         canary: with_canary.then(canary),
+        spin: false,
     };
     let mut worker = Worker::new(SimDriver::new(clock.clone(), peer), options, Arc::clone(shared));
     assert_eq!(worker.prepare(1).opened, 1, "the canary's connection is not among those of the load");

@@ -54,19 +54,32 @@ fn shared(slots: u32) -> Arc<Shared> {
 }
 
 fn worker<P: Peer>(clock: &SimClock, shared: &Arc<Shared>, peer: P, index: u32, slots: u32) -> Worker<SimDriver<P>> {
+    worker_that(clock, shared, peer, WorkerOptions { index, slots, ..options() })
+}
+
+fn worker_that<P: Peer>(
+    clock: &SimClock,
+    shared: &Arc<Shared>,
+    peer: P,
+    options: WorkerOptions,
+) -> Worker<SimDriver<P>> {
     if clock.now() < START {
         clock.advance_to(START);
     }
-    let options = WorkerOptions {
-        index,
-        slots,
+    Worker::new(SimDriver::new(clock.clone(), peer), options, Arc::clone(shared))
+}
+
+fn options() -> WorkerOptions {
+    WorkerOptions {
+        index: 0,
+        slots: 1,
         address: SocketAddr::from(([127, 0, 0, 1], 1)),
         limits: Limits::default(),
         streamed: true,
         reuse: true,
         canary: None,
-    };
-    Worker::new(SimDriver::new(clock.clone(), peer), options, Arc::clone(shared))
+        spin: false,
+    }
 }
 
 fn job(id: u64, due: Nanos) -> Job {
@@ -205,6 +218,37 @@ fn a_late_request_goes_at_once_and_keeps_its_due() {
         assert_eq!(finished.due.at, opened + due);
         assert_eq!(submit(finished), (opened + ms(50)).max(opened + due), "nothing is skipped, nothing waits longer");
     }
+}
+
+#[test]
+fn a_worker_that_spins_looks_all_the_time_and_never_sleeps() {
+    let look = Nanos::from_micros(2);
+    let run = |spin| {
+        let (clock, shared) = (SimClock::default(), shared(1));
+        let (passing, looks) = (clock.clone(), std::rc::Rc::new(std::cell::Cell::new(0)));
+        let counted = std::rc::Rc::clone(&looks);
+        // time passes by looking, too
+        let turn = move |now| {
+            counted.set(counted.get() + 1);
+            passing.advance_to(now + look);
+        };
+        let peer = Rehearsed(script([answer(ms(1))]), turn);
+        let mut worker = worker_that(&clock, &shared, peer, WorkerOptions { spin, ..options() });
+        worker.prepare(1);
+        let dues = [ms(3), ms(10), ms(20)];
+        supply(&shared, &dues);
+        let opened = clock.now() + ms(20);
+        looks.set(0);
+        worker.run(Load::Open, 1, opened);
+        let found = records(&shared);
+        let late = found.iter().zip(dues).map(|(f, due)| submit(f).saturating_since(opened + due)).max();
+        (looks.get(), late.expect("three"))
+    };
+    let (looks, late) = run(true);
+    // from the order to the last reply 41 ms pass, and every look takes 2 us
+    assert!(looks > 20_000, "{looks}");
+    assert!(late <= look + look, "{late:?}");
+    assert!(run(false).0 < 100, "asleep it looks when there is something to see");
 }
 
 #[test]

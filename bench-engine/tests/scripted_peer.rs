@@ -159,6 +159,7 @@ impl<P: Peer> Stage<P> {
             streamed: true,
             reuse: true,
             canary: None,
+            spin: false,
         };
         change(&mut options);
         let worker = Worker::new(SimDriver::new(clock.clone(), peer), options, Arc::clone(&shared));
@@ -533,6 +534,7 @@ fn a_client_that_was_stopped_sees_late_and_stamps_do_not_move() {
             streamed: true,
             reuse: true,
             canary: None,
+            spin: false,
         };
         let worker = Worker::new(SimDriver::new(clock.clone(), peer), options, Arc::clone(&shared));
         Stage { clock, shared, worker, slots: 1, blocks: 64, log: Log::default() }

@@ -112,6 +112,7 @@ pub(crate) fn window(cell: u32, window: u32, opened: u64, closed: u64) -> Window
         planned: 0,
         drop: 0,
         slots: 1,
+        spin: false,
         trace_hash: "t".into(),
         schedule_hash: None,
         interrupted: false,

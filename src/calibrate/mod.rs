@@ -272,7 +272,8 @@ pub fn config(args: &CalibrateArgs, voice: &Voice) -> anyhow::Result<Config> {
     if asked && !found.stamps {
         voice.say("WARNING: kernel stamps do not come here: user stamps only, net and tare are not available");
     }
-    Ok(Config::of(&Capabilities { stamps: asked && found.stamps, ..found }, &cores.workers, cores.control)?)
+    let found = Capabilities { stamps: asked && found.stamps, ..found };
+    Ok(Config::of(&found, &cores.workers, cores.control, args.spin)?)
 }
 
 /// L0 and L1, on the workers' cores.
@@ -292,6 +293,7 @@ fn runner(args: &CalibrateArgs, dir: &Path, depth: Depth, stop: &Arc<AtomicBool>
         stamps: args.stamps,
         workers: args.workers,
         cores: args.cores.as_ref().map(|c| c.0.clone()),
+        spin: args.spin,
         remote: args.base_url.clone().zip(args.truth_url.clone()),
         truth_read: Cell::new(0),
         seconds: depth.seconds,
@@ -341,6 +343,7 @@ mod tests {
             stamps: None,
             workers: None,
             cores: None,
+            spin: false,
             remote: None,
             truth_read: Cell::new(0),
             seconds: 0.2,

@@ -69,6 +69,8 @@ pub struct Runner {
     pub workers: Option<u32>,
     /// Their cores.
     pub cores: Option<Vec<usize>>,
+    /// They never sleep.
+    pub spin: bool,
     /// The mock on another host: its URL and that of its truth log.
     pub remote: Option<(String, String)>,
     /// How far that log has been read, in bytes.
@@ -167,6 +169,7 @@ impl Runner {
             stamps: self.stamps,
             workers: self.workers,
             cores: self.cores.clone().map(List),
+            spin: self.spin,
             out: Some(dir.to_owned()),
             name: Some("calibration".to_owned()),
             quiet: true,

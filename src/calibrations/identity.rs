@@ -52,6 +52,9 @@ pub struct Config {
     pub cores: Vec<usize>,
     /// Core of control and records; null when they share the workers'.
     pub control_core: Option<usize>,
+    /// Whether the workers never slept.
+    #[serde(default)]
+    pub spin: bool,
     /// Whether the connections were TLS.
     pub tls: bool,
     /// First 16 hex digits of the SHA-256 of the binary.
@@ -63,12 +66,13 @@ impl Config {
     ///
     /// # Errors
     /// The binary cannot be read.
-    pub fn of(harness: &Capabilities, workers: &[usize], control: Option<usize>) -> io::Result<Config> {
+    pub fn of(harness: &Capabilities, workers: &[usize], control: Option<usize>, spin: bool) -> io::Result<Config> {
         Ok(Config {
             arm: harness.driver.to_string(),
             stamps: if harness.stamps { "kernel" } else { "user" }.to_owned(),
             cores: workers.to_vec(),
             control_core: control,
+            spin,
             tls: false,
             binary: binary_digest()?,
         })
@@ -112,6 +116,7 @@ pub fn differences(calibrated: (&Host, &Config), now: (&Host, &Config)) -> Vec<S
     compare("worker cores", Some(cores(&c1.cores)), Some(cores(&c2.cores)));
     let control = |core: Option<usize>| Some(core.map_or_else(|| "none".to_owned(), |core| core.to_string()));
     compare("control core", control(c1.control_core), control(c2.control_core));
+    compare("spinning workers", Some(c1.spin.to_string()), Some(c2.spin.to_string()));
     compare("TLS", Some(c1.tls.to_string()), Some(c2.tls.to_string()));
     compare("binary", Some(c1.binary.clone()), Some(c2.binary.clone()));
     found
@@ -127,6 +132,7 @@ mod tests {
             stamps: "kernel".to_owned(),
             cores: vec![0],
             control_core: Some(1),
+            spin: false,
             tls: false,
             binary: "00".to_owned(),
         }

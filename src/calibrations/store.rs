@@ -275,6 +275,7 @@ mod tests {
             stamps: "user".to_owned(),
             cores: vec![0],
             control_core: None,
+            spin: false,
             tls: false,
             binary: "00".to_owned(),
         }

@@ -86,6 +86,7 @@ impl<'a> Arm<'a> {
                 streamed: plan.stream,
                 reuse: plan.connection == Connection::Reuse,
                 canary: canary.as_ref().map(|canary| canary.address),
+                spin: plan.spin,
             },
             slots: spread(most, workers as u32),
             cores: cores.workers.clone(),

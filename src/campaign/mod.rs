@@ -280,7 +280,7 @@ fn calibration_for(plan: &Plan, cores: &Cores, harness: &Capabilities) -> anyhow
         Calibrations::In(given) => {
             let store = store::directory(given.as_deref(), |name| std::env::var(name).ok());
             let host = Host::of(&environment::facts());
-            store::find(&store, &host, || Config::of(harness, &cores.workers, cores.control))?
+            store::find(&store, &host, || Config::of(harness, &cores.workers, cores.control, plan.spin))?
         }
     };
     Ok(store::for_plan(&found))

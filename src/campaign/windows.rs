@@ -368,6 +368,7 @@ impl Campaign<'_> {
             planned: self.arm.plan.drop + self.arm.plan.num_prompts,
             drop: self.arm.plan.drop,
             slots: place.cell.slots(),
+            spin: self.arm.plan.spin,
             trace_hash: self.arm.plan.trace_hash.clone(),
             schedule_hash: place.cell.schedule_hash().map(str::to_owned),
             interrupted: self.arm.shared.stop.load(Ordering::Relaxed),

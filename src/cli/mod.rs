@@ -126,7 +126,7 @@ const COMPARE_EXAMPLES: &str = "Examples:
 Metrics: METRIC[.COLUMN].PERCENTILE (ttft.p50, gap.net.p99), throughput.requests, throughput.output,
 throughput.total. Without a column: from due in open loop (ttft, ttfo, e2e), else gross. What may be named in
 --varies and --allow-differences: base_url, server, declared, model, endpoint, workload, sampling, stream, loads,
-schedule, protocol, connection, headers, token_proof, host, location, arm, stamps, cores, canary, version.
+schedule, protocol, connection, headers, token_proof, host, location, arm, stamps, cores, canary, spin, version.
 
 Verdicts, the first that holds:
   NO RESULT: client    a window is not valid, or a gate withholds the figure
@@ -334,6 +334,9 @@ pub struct CalibrateArgs {
     /// Cores of the workers, in order [default: the first ones this process may use]
     #[arg(long, value_name = "N,..", help_heading = "Harness")]
     pub cores: Option<List<usize>>,
+    /// Workers never sleep, as in run --spin
+    #[arg(long, help_heading = "Harness")]
+    pub spin: bool,
     /// How the client is built [default: uring, else epoll, aloud]
     #[arg(long, value_enum, help_heading = "Harness")]
     pub arm: Option<Arm>,

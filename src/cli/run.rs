@@ -272,6 +272,10 @@ run_args! {
     /// the mock's log (canary-truth.jsonl) show the client's error under this load, and count in no result
     #[arg(long, help_heading = "Harness")]
     canary: bool,
+    /// Workers look for events without ever sleeping: no wake-up delays their sends and reads, and each takes its core
+    /// for itself
+    #[arg(long, help_heading = "Harness")]
+    spin: bool,
     /// Kernel stamps (falling back aloud), or the harness's own only [default: kernel]
     #[arg(long, value_enum, help_heading = "Harness")]
     stamps: Option<Stamps>,

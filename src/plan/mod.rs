@@ -111,6 +111,8 @@ pub struct Plan {
     pub stamps: Stamps,
     /// A stream to a mock beside the load.
     pub canary: bool,
+    /// Workers never sleep while a window runs.
+    pub spin: bool,
     /// Worker threads; None: as many as there are cores but one.
     pub workers: Option<u32>,
     /// Their cores; None: the first ones allowed.
@@ -306,6 +308,7 @@ impl Plan {
             arm_by_name: args.arm.is_some(),
             stamps: args.stamps.unwrap_or(Stamps::Kernel),
             canary: args.canary,
+            spin: args.spin,
             workers: args.workers,
             cores: args.cores.as_ref().map(|c| c.0.clone()),
             protocol: None,

@@ -23,6 +23,9 @@ pub struct WindowRow {
     pub drop: u64,
     /// Requests that could be in flight at once.
     pub slots: u32,
+    /// The workers never slept: their CPU time says nothing, their busy time does.
+    #[serde(default)]
+    pub spin: bool,
     /// SHA-256 of the realised trace, hex.
     pub trace_hash: String,
     /// SHA-256 of the planned dues in ns from the opening, one a line, hex; null in closed loop.

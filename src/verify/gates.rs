@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 
 use super::raw::number;
 use crate::analysis::definitions::calibrated::LIMITS;
-use crate::analysis::definitions::gates::{COLUMNS, Gate, LOSSES, Missing, Scope, losses};
+use crate::analysis::definitions::gates::{
+    COLUMNS, Gate, LOSSES, Missing, SPINNING, Scope, losses, process_beside_spinning,
+};
 use crate::analysis::definitions::rules::{self, GateState, Width, width};
 use crate::analysis::definitions::{self, dispersion, dispersion_distance, wording};
 use crate::analysis::percentiles::{PUBLISHED, figures};
@@ -43,7 +45,16 @@ impl Evidence<'_> {
         let busiest: Vec<u64> = busiest.filter_map(|worker| worker["bursts"]["busiest"].as_u64()).collect();
         client["load"]["burst"] = json!((!busiest.is_empty()).then(|| busiest.iter().sum::<u64>()));
         let process = client["cpu_per_wall"].as_f64();
-        gates.push(entry(Gate::ProcessCpu, Scope::Window, process.ok_or(Missing::Samples), ""));
+        let used = match self.spins() {
+            true => {
+                let workers = client["workers"].as_array().into_iter().flatten();
+                let workers: Vec<_> = workers.map(|w| (w["cpu_per_wall"].as_f64(), w["busy"].as_f64())).collect();
+                process_beside_spinning(process, &workers)
+            }
+            false => process,
+        };
+        let said = if self.spins() { SPINNING } else { "" };
+        gates.push(entry(Gate::ProcessCpu, Scope::Window, used.ok_or(Missing::Samples), said));
         let why = if process.is_some() { Missing::NotTold } else { Missing::Samples };
         gates.push(entry(Gate::Steal, Scope::Window, client["steal"].as_f64().ok_or(why), ""));
         let scheduled = self.line["load"]["model"] != "closed";
@@ -67,6 +78,10 @@ impl Evidence<'_> {
         client["gates"] = Value::Array(gates);
     }
 
+    fn spins(&self) -> bool {
+        self.line["spin"] == true
+    }
+
     fn worker_gates(&self, worker: &Value, nobody_read: bool, gates: &mut Vec<Value>) {
         let scope = Scope::Worker(number(worker, "worker") as u32);
         let of = |key: &str| worker[key].as_f64();
@@ -78,7 +93,9 @@ impl Evidence<'_> {
             (Some(a), Some(b)) => Some(if b > a { b } else { a }),
             (a, b) => a.or(b),
         };
-        put(Gate::Cpu, most("cpu_per_wall", "worst_5s"), unsampled, "");
+        if !self.spins() {
+            put(Gate::Cpu, most("cpu_per_wall", "worst_5s"), unsampled, "");
+        }
         put(Gate::Busy, most("busy", "busy_worst_5s"), unsampled, "");
         let bursts = &worker["bursts"];
         if bursts.is_object() || nobody_read {

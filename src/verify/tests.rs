@@ -499,7 +499,7 @@ fn random_specimen(seed: u64, rows: u64) -> Specimen {
         let model = [LoadModel::Closed, LoadModel::Open, LoadModel::Trace][dice.roll(3) as usize];
         let concurrency = Some(1 + dice.roll(6) as u32).filter(|_| model == LoadModel::Closed || dice.one_in(2));
         bounds.load = Load { model, concurrency, rate: Some(3.5).filter(|_| model == LoadModel::Open) };
-        (bounds.drop, bounds.interrupted) = (drop, dice.one_in(5));
+        (bounds.drop, bounds.interrupted, bounds.spin) = (drop, dice.one_in(5), seed % 4 == 1);
         let mood = Mood { calm: dice.one_in(2), lumped: dice.one_in(4), lossy: dice.one_in(5) };
         let mut drawn: Vec<Row> = (0..rows).map(|id| disturbed(id, opened, drop, mood, &mut dice)).collect();
         drawn.iter_mut().for_each(|row| (row.cell, row.window) = (cell, number));

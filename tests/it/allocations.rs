@@ -152,6 +152,7 @@ fn window(driver: impl Driver, load: Load, mock: MockConfig, slots: u32, jobs: u
         streamed: true,
         reuse,
         canary,
+        spin: false,
     };
     let mut worker = Worker::new(driver, options, Arc::clone(&shared));
     std::thread::scope(|scope| {

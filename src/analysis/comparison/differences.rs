@@ -46,7 +46,7 @@ enum Rule {
 }
 
 /// Names of everything that is looked at, in the order in which it is printed.
-const RULES: [(&str, Rule); 24] = [
+const RULES: [(&str, Rule); 25] = [
     ("base_url", Rule::Server),
     ("server", Rule::Server),
     ("declared", Rule::Server),
@@ -67,6 +67,7 @@ const RULES: [(&str, Rule); 24] = [
     ("stamps", Rule::Refused),
     ("cores", Rule::Refused),
     ("canary", Rule::Refused),
+    ("spin", Rule::Refused),
     ("version", Rule::Refused),
     ("name", Rule::Harmless),
     ("windows", Rule::Harmless),
@@ -248,6 +249,7 @@ fn facts(run: &RunDocuments) -> Value {
         "stamps": env["stamps"],
         "cores": some(&["workers", "control_core"], env),
         "canary": plan["canary"],
+        "spin": plan["spin"],
         "version": plan["tarebench"],
         "name": plan["name"],
         "windows": plan["windows"],

@@ -48,6 +48,15 @@ pub enum Gate {
     Losses,
 }
 
+/// What the process used when workers never sleep, per wall time: of those their busy time counts. `workers`: CPU and
+/// busy time of each, per wall time. None: one of them is not known.
+pub fn process_beside_spinning(process: Option<f64>, workers: &[(Option<f64>, Option<f64>)]) -> Option<f64> {
+    workers.iter().try_fold(process?, |process, (cpu, busy)| Some(process - (*cpu)? + (*busy)?))
+}
+
+/// Said with that figure.
+pub const SPINNING: &str = "of workers that spin, their busy time";
+
 /// Column names in the order in which they are withheld.
 pub const COLUMNS: [&str; 3] = ["gross", "due", "net"];
 
@@ -300,6 +309,14 @@ pub const LOSSES: [&str; 4] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_workers_that_spin_their_busy_time_counts() {
+        let workers = [(Some(1.0), Some(0.25)), (Some(0.75), Some(0.5))];
+        assert_eq!(process_beside_spinning(Some(2.0), &workers), Some(1.0));
+        assert_eq!(process_beside_spinning(Some(2.0), &[(None, Some(0.5))]), None);
+        assert_eq!(process_beside_spinning(None, &workers), None);
+    }
 
     #[test]
     fn a_sentence_says_figure_and_limit() {

@@ -46,8 +46,16 @@ pub(super) fn judge(mut signals: Signals, client: &mut Client) {
     }
     let busiest = client.workers.iter().filter_map(|worker| Some(worker.bursts?.busiest));
     client.load.burst = busiest.reduce(u64::saturating_add);
-    let known = |figure: Option<f64>| figure.ok_or(Missing::Samples);
-    list.push(gate(Gate::ProcessCpu, Scope::Window, known(client.cpu_per_wall), ""));
+    let spin = signals.bounds.spin;
+    let process = match spin {
+        true => {
+            let workers: Vec<_> = client.workers.iter().map(|w| (w.cpu_per_wall, w.busy)).collect();
+            gates::process_beside_spinning(client.cpu_per_wall, &workers)
+        }
+        false => client.cpu_per_wall,
+    };
+    let of_spinning = if spin { gates::SPINNING } else { "" };
+    list.push(gate(Gate::ProcessCpu, Scope::Window, process.ok_or(Missing::Samples), of_spinning));
     let stolen = client.steal.ok_or(if client.cpu_per_wall.is_some() { Missing::NotTold } else { Missing::Samples });
     list.push(gate(Gate::Steal, Scope::Window, stolen, ""));
     let open = signals.bounds.load.model != LoadModel::Closed;
@@ -75,7 +83,9 @@ impl Signals<'_> {
         let sampled = worker.cpu_per_wall.is_some();
         let told = |figure: Option<f64>| figure.ok_or(if sampled { Missing::NotTold } else { Missing::Samples });
         let larger = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::max);
-        list.push(gate(Gate::Cpu, scope, told(larger(worker.cpu_per_wall, worker.worst_5s)), ""));
+        if !self.bounds.spin {
+            list.push(gate(Gate::Cpu, scope, told(larger(worker.cpu_per_wall, worker.worst_5s)), ""));
+        }
         list.push(gate(Gate::Busy, scope, told(larger(worker.busy, worker.busy_worst_5s)), ""));
         let followed = self.ledger.followed(worker.worker, self.bounds.opened, self.bounds.closed);
         worker.read_delay_p99_ms = followed.as_ref().map(|f| f.read_delay_p99_ms);

@@ -153,6 +153,20 @@ fn the_process_total_is_marked_and_voids_nothing() {
     assert_eq!(is_withheld(&window), (false, false));
 }
 
+#[test]
+fn of_workers_that_spin_the_busy_time_counts_and_their_cpu_time_says_nothing() {
+    let mut specimen = Specimen::calm(12);
+    specimen.windows[0].0.spin = true;
+    specimen.use_up("worker-0", (0, 12), 1_000 * MS, |row| Some(&mut row.cpu_ns));
+    specimen.use_up("process", (0, 12), 1_250 * MS, |row| Some(&mut row.cpu_ns));
+    let window = window_of(specimen);
+    assert!(window.client.gates.iter().all(|g| g.gate != "cpu"));
+    let busy = window.client.workers[0].busy.expect("known");
+    let found = gate(&window, "process_cpu", "window");
+    assert_eq!((found.state, found.figure), (Ok, Some(1.25 - 1.0 + busy)), "{}", found.text);
+    assert!(found.text.contains("spin"), "{}", found.text);
+}
+
 /// A tick of 10 ms in a quarter of a second may be 4 % or nothing.
 #[test]
 fn one_tick_of_steal_in_a_short_window_is_rounding() {
