@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+pub mod arrivals;
 pub mod calibrate;
 pub mod calibrations;
 pub mod campaign;
@@ -19,6 +20,7 @@ pub mod probe;
 pub mod reading;
 pub mod report;
 pub mod rundir;
+pub mod shard;
 pub mod target;
 pub mod verify;
 pub mod workload;

@@ -219,7 +219,8 @@ fn cells(raw: &Raw) -> Vec<Value> {
         let windows: Vec<Value> = indices.iter().map(|i| raw.figures[i].clone()).collect();
         json!({
             "cell": cell,
-            "load": {"model": load["model"], "concurrency": load["concurrency"], "rate": load["rate"].as_f64()},
+            "load": {"model": load["model"], "concurrency": load["concurrency"], "rate": load["rate"].as_f64(),
+                     "arrivals": load["arrivals"]},
             "windows": windows,
             "noise": noise(&windows),
         })

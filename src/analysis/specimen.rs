@@ -106,7 +106,7 @@ pub(crate) fn window(cell: u32, window: u32, opened: u64, closed: u64) -> Window
         run: "r1".into(),
         cell,
         window,
-        load: Load { model: LoadModel::Closed, concurrency: Some(1), rate: None },
+        load: Load { model: LoadModel::Closed, concurrency: Some(1), rate: None, arrivals: None },
         opened,
         closed,
         planned: 0,

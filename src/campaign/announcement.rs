@@ -3,6 +3,7 @@
 use super::canary::Canary;
 use super::server::Server;
 use super::{Cores, Voice, environment};
+use crate::analysis::definitions::wording::nominal;
 use crate::cli::Connection;
 use crate::load_point::{ASSUMED_TOKENS_PER_S, Cell, OpenLoop};
 use crate::plan::Plan;
@@ -164,6 +165,13 @@ fn load(plan: &Plan) -> Vec<String> {
     let (each, windows) = (plan.drop + plan.num_prompts, plan.windows);
     let mut lines =
         vec![format!("load     {kind}; {windows} windows each of {each} requests (first {} dropped){long}", plan.drop)];
+    if let Some(shard) = plan.shard {
+        let each = if shard.of == 1 { "each request".to_owned() } else { format!("one of {} requests", shard.of) };
+        lines.push(format!(
+            "         {}: sends {each} of the schedule, by trace id; rates are of this host, the schedule's hash is of the whole",
+            shard.words()
+        ));
+    }
     for cell in &plan.cells {
         if let Cell::Open(open) = cell {
             lines.push(format!("         {}", open_load(open, plan.connection == Connection::Reuse)));
@@ -173,11 +181,16 @@ fn load(plan: &Plan) -> Vec<String> {
 }
 
 fn open_load(open: &OpenLoop, reuse: bool) -> String {
-    let rate = open.rate.map_or_else(|| "all at once".to_owned(), |per_s| format!("{per_s} requests/s"));
+    let rate = match (open.rate, &open.course) {
+        (None, _) => "all at once".to_owned(),
+        (Some(per_s), None) => format!("{per_s} requests/s"),
+        (Some(per_s), Some(course)) => format!("mean {} requests/s ({course})", nominal(per_s)),
+    };
     let law = match (open.arrivals, open.burstiness) {
         ("poisson", _) => ", Poisson".to_owned(),
         ("gamma", Some(shape)) => format!(", gamma gaps of shape {shape}"),
         ("even", _) => ", evenly spaced".to_owned(),
+        ("batches", _) => String::new(),
         _ => " (no schedule to go on by: exactly the number of requests)".to_owned(),
     };
     let cap = match (open.concurrency, open.default_cap) {
@@ -189,7 +202,11 @@ fn open_load(open: &OpenLoop, reuse: bool) -> String {
         true => format!("{} connections opened ahead", open.opened_ahead),
         false => "a new connection for each".to_owned(),
     };
-    format!("{rate}{law}: {} requests in {:.1} s, {cap}, {ahead}", open.requests, open.last_due_s)
+    let requests = match open.requests == open.scheduled {
+        true => open.requests.to_string(),
+        false => format!("{} of {}", open.requests, open.scheduled),
+    };
+    format!("{rate}{law}: {requests} requests in {:.1} s, {cap}, {ahead}", open.last_due_s)
 }
 
 fn mean_lengths(plan: &Plan) -> (f64, f64) {

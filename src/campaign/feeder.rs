@@ -4,6 +4,7 @@ use super::{RowFile, Ticket};
 use crate::load_point::Cell;
 use crate::reading::Asked;
 use crate::rundir::row::Phase;
+use crate::shard::Shard;
 use crate::target::openai::BodyTemplate;
 use crate::workload::nonce::MAX_TRACE_ID;
 use crate::workload::prompt::PromptMaker;
@@ -51,6 +52,8 @@ pub struct Feeder<'a> {
     pub cell: &'a Cell,
     /// Its number.
     pub index: u32,
+    /// The part of the schedule that is sent from here; None: all of it.
+    pub shard: Option<Shard>,
     /// Window.
     pub window: u32,
     /// Window number of the run.
@@ -130,7 +133,7 @@ impl Feeder<'_> {
         self.shared.post(Message::Finished(0, job.not_sent(opened, at)));
     }
 
-    /// Trace id, shape and due of each request, in order.
+    /// Trace id, shape and due of each request that is sent from here, in order.
     fn requests(&self) -> io::Result<impl Iterator<Item = io::Result<(u64, Shape, Option<Nanos>)>>> {
         let dues: Box<dyn Iterator<Item = io::Result<Option<Nanos>>>> = match self.cell {
             Cell::Closed { .. } => Box::new(std::iter::repeat_with(|| Ok(None))),
@@ -138,7 +141,10 @@ impl Feeder<'_> {
         };
         let shapes = self.workload.shapes(self.drop, self.kept)?;
         let numbered = (0..=MAX_TRACE_ID).zip(shapes).zip(dues);
-        Ok(numbered.map(|((trace_id, shape), due)| Ok((trace_id, shape?, due?))))
+        let shard = self.shard;
+        // by its place in the whole, so that each request is the same whoever sends it
+        let from_here = numbered.filter(move |((trace_id, _), _)| shard.is_none_or(|shard| shard.sends(*trace_id)));
+        Ok(from_here.map(|((trace_id, shape), due)| Ok((trace_id, shape?, due?))))
     }
 
     fn make(&self, trace_id: u64, shape: &Shape, due: Option<Nanos>) -> Job {

@@ -77,6 +77,9 @@ const RUN_EXAMPLES: &str = "Examples:
       a small server with a small context
   tarebench run --base-url http://gpu-7:8000 --request-rate 2,5,10 --num-prompts 1000
       open loop: requests arrive as a Poisson process, however slow the server is
+  tarebench run --base-url http://gpu-7:8000 --request-rate 5 --arrivals spike:4x/10s@30s --min-duration 60
+  tarebench run --base-url http://gpu-7:8000 --stages 60s@5,120s@20 --shard 2/4
+      a rate that changes over time; and one sent from four hosts, of which this is the second
   tarebench run --config campaign.toml --seed 8
       flags win over the file
   tarebench run --base-url http://gpu-7:8000 --interleave http://gpu-8:8000 --windows 4 --max-concurrency 8

@@ -180,6 +180,18 @@ run_args! {
     /// more regular, inf: evenly spaced [default: 1]
     #[arg(long, value_name = "SHAPE", help_heading = "Load")]
     burstiness: Option<f64>,
+    /// Open loop whose rate changes: batch:N/T (N at once every T), ramp:A..B/T (A to B requests/s, then over), or with
+    /// --request-rate on-off:ON/OFF (in turns), spike:Kx/T@START (K times the rate for T); T like 500ms, 10s, 2m, 1h
+    #[arg(long, value_name = "PATTERN", help_heading = "Load")]
+    arrivals: Option<String>,
+    /// Open loop: rates one after another, T@R each, like 60s@5,120s@20 (0: a pause). Like a ramp it decides the number of
+    /// requests: all that come, or with --num-prompts the first ones
+    #[arg(long, value_name = "T@R,..", help_heading = "Load")]
+    stages: Option<List<String>>,
+    /// Open loop: this is host i of n, and sends every nth request of the schedule; the n together send exactly it.
+    /// --max-concurrency is then the cap of each host
+    #[arg(long, value_name = "i/n", help_heading = "Load")]
+    shard: Option<String>,
 
     /// seed-mix (70/20/10 % of 200/100, 1000/300, 6000/600 prompt/output tokens) or random [default: seed-mix]
     #[arg(long, visible_alias = "dataset-name", value_name = "NAME", help_heading = "Work")]

@@ -12,12 +12,13 @@ use crate::cli::{Arm, Connection, Profile, Proof, RunArgs, Stamps};
 use crate::goals::{BadGoals, Goals};
 use crate::interleave::Sequence;
 use crate::load_point::{Cell, Extent};
+use crate::shard::Shard;
 use crate::target::openai::{Api, TokenProof};
 use crate::workload::{BadWorkload, Lengths, Workload, hex, nonce};
 use bench_engine::timers::Limits;
 use bench_engine::units::Nanos;
 use goals::goals;
-use load::{cells, interleave};
+use load::{Arrivals, cells, interleave, shard};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -73,13 +74,15 @@ pub struct Plan {
     pub header_names: Vec<String>,
     /// Load points, in order.
     pub cells: Vec<Cell>,
+    /// The part of each schedule that is sent from here; None: all of it.
+    pub shard: Option<Shard>,
     /// Windows of each.
     pub windows: u32,
     /// Lengths and seed.
     pub workload: Workload,
     /// Names the lengths of a window, in order.
     pub trace_hash: String,
-    /// Kept in each window.
+    /// Kept in each window, on all hosts together.
     pub num_prompts: u64,
     /// Dropped before them.
     pub drop: u64,
@@ -189,6 +192,58 @@ pub enum BadPlan {
         /// Why not, and what to do.
         why: &'static str,
     },
+    /// `--arrivals`, `--stages`.
+    #[error("{flag}: {bad}")]
+    Arrivals {
+        /// Which.
+        flag: &'static str,
+        /// What is wrong.
+        bad: String,
+    },
+    /// A schedule with an end that has too few requests.
+    #[error(
+        "{flag} gives {scheduled} requests with this seed, of which --drop {drop} leaves {}, not the {wanted} of \
+         --num-prompts: make the schedule longer, or ask for fewer",
+        scheduled.saturating_sub(*drop)
+    )]
+    TooFew {
+        /// What makes the schedule.
+        flag: &'static str,
+        /// Requests that come.
+        scheduled: u64,
+        /// Of `--drop`.
+        drop: u64,
+        /// Kept ones asked for.
+        wanted: u64,
+    },
+    /// A schedule with an end that warm-up uses up.
+    #[error(
+        "{flag} gives {scheduled} requests with this seed, and --drop {drop} leaves none to keep: make the schedule \
+         longer, or drop fewer"
+    )]
+    NoneKept {
+        /// What makes the schedule.
+        flag: &'static str,
+        /// Requests that come.
+        scheduled: u64,
+        /// Of `--drop`.
+        drop: u64,
+    },
+    /// `--shard` without a request to keep.
+    #[error(
+        "--shard {}/{} has none of the {requests} requests of a window to keep (--drop {drop}): raise --num-prompts, or \
+         use fewer hosts",
+        shard.index,
+        shard.of
+    )]
+    EmptyShard {
+        /// Which.
+        shard: Shard,
+        /// Of the whole schedule.
+        requests: u64,
+        /// Of `--drop`.
+        drop: u64,
+    },
     /// `--api-key-env`.
     #[error("--api-key-env {0}: that variable is not set; export it, or leave the flag out")]
     NoKey(String),
@@ -217,23 +272,31 @@ impl Plan {
             Some(Profile::Tail) => 10_000,
             Some(Profile::Quick | Profile::SeedV1) | None => 300,
         };
-        let num_prompts = args.num_prompts.unwrap_or(kept_of_profile);
         let drop = args.drop.unwrap_or(10);
+        let arrivals = Arrivals::of(args)?;
+        let seed = args.seed.unwrap_or(7);
+        let of_schedule = arrivals.as_ref().map(|arrivals| arrivals.kept(args, seed, drop)).transpose()?.flatten();
+        let num_prompts = args.num_prompts.or(of_schedule).unwrap_or(kept_of_profile);
         if num_prompts == 0 || num_prompts + drop > nonce::MAX_TRACE_ID {
             return Err(range("--num-prompts", "1 to 16,777,000, --drop included", num_prompts));
         }
         // the protocol of the seed is the same against every server
         let shortened = built_in && args.profile != Some(Profile::SeedV1);
         let scale = args.length_scale.unwrap_or(if shortened { 0.1 } else { 1.0 });
-        let workload = Workload::new(lengths(args)?, scale, args.seed.unwrap_or(7), args.max_tokens)?;
+        let workload = Workload::new(lengths(args)?, scale, seed, args.max_tokens)?;
         let (gap_between_windows_s, _) = seconds("--gap-between-windows", args.gap_between_windows, 0.0, true)?;
+        // a schedule with an end is as long as it is
+        let goes_on = of_schedule.is_none();
         let (min_duration_s, min_duration) =
-            seconds("--min-duration", args.min_duration, if shortened { 2.0 } else { 0.0 }, true)?;
+            seconds("--min-duration", args.min_duration, if goes_on && shortened { 2.0 } else { 0.0 }, true)?;
         let (mean_prompt_tokens, mean_output_tokens) =
             workload.mean_lengths(drop, num_prompts).map_err(BadWorkload::from)?;
-        let extent =
-            Extent { seed: workload.seed, at_least: drop + num_prompts, until: min_duration, mean_output_tokens };
-        let cells = cells(args, extent)?;
+        let shard = shard(args, arrivals.is_some())?;
+        let extent = Extent { seed, at_least: drop + num_prompts, until: min_duration, mean_output_tokens, shard };
+        let cells = cells(args, arrivals.as_ref(), extent)?;
+        if let Some(shard) = shard.filter(|shard| shard.share(drop + num_prompts) == shard.share(drop)) {
+            return Err(BadPlan::EmptyShard { shard, requests: drop + num_prompts, drop });
+        }
         let windows = args.windows.unwrap_or(2);
         if windows == 0 || u64::from(windows) * cells.len() as u64 > nonce::MAX_WINDOWS {
             return Err(range("--windows", "at least 1, and at most 65,536 in all load points together", windows));
@@ -277,6 +340,7 @@ impl Plan {
             connection: args.connection.unwrap_or(Connection::Reuse),
             header_names: args.header.iter().map(|p| p.0.clone()).collect(),
             cells,
+            shard,
             windows,
             trace_hash: workload.trace_hash(drop, num_prompts).map_err(BadWorkload::from)?,
             workload,
@@ -411,13 +475,18 @@ impl Plan {
         self.cells.iter().map(Cell::supply_depth).max().unwrap_or(1)
     }
 
-    /// Requests of the whole campaign; in closed loop without those of `--min-duration`.
-    pub fn requests(&self) -> u64 {
-        let of_window = |cell: &Cell| match cell {
+    /// Requests of a window that are sent from here, dropped ones included; in closed loop without those of
+    /// `--min-duration`.
+    pub fn requests_of_window(&self, cell: &Cell) -> u64 {
+        match cell {
             Cell::Closed { .. } => self.num_prompts + self.drop,
             Cell::Open(open) => open.requests,
-        };
-        self.cells.iter().map(of_window).sum::<u64>() * u64::from(self.windows)
+        }
+    }
+
+    /// Requests of the whole campaign that are sent from here; in closed loop without those of `--min-duration`.
+    pub fn requests(&self) -> u64 {
+        self.cells.iter().map(|cell| self.requests_of_window(cell)).sum::<u64>() * u64::from(self.windows)
     }
 }
 
@@ -499,7 +568,10 @@ mod tests {
         assert!(words(|a| a.max_concurrency = Some(List(vec![1, 0]))).starts_with("--max-concurrency"));
         assert!(words(|a| a.num_prompts = Some(0)).starts_with("--num-prompts"));
         assert!(words(|a| a.request_rate = Some(List(vec![1.0, 0.0]))).starts_with("--request-rate"));
-        assert!(words(|a| a.burstiness = Some(2.0)).starts_with("--burstiness has no meaning without --request-rate"));
+        assert!(
+            words(|a| a.burstiness = Some(2.0))
+                .starts_with("--burstiness has no meaning without --request-rate, --arrivals")
+        );
         let with_rate = |a: &mut RunArgs| a.request_rate = Some(List(vec![100_000.0]));
         let words_with = |change: fn(&mut RunArgs)| {
             plan(|a| {

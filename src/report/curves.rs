@@ -52,6 +52,7 @@ mod tests {
     fn curve(metric: &str, column: &str, ms: &[f64]) -> Curve {
         Curve {
             window: 0,
+            arrivals: None,
             over: Over::Concurrency,
             at_most: None,
             metric: metric.into(),

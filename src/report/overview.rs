@@ -1,6 +1,8 @@
 //! All loads and windows in one table, as the seed's protocol prints them: what bends under load, and what wanders from
 //! window to window, is seen here.
 
+use crate::analysis::definitions::wording::nominal;
+use crate::arrivals;
 use crate::report::quantity::{fraction, latency, percentile, stamps_bound};
 use crate::rundir::run_json::{Distribution, RunJson, Window};
 use crate::rundir::window::{Load, LoadModel};
@@ -12,8 +14,8 @@ pub(super) const COLUMNS: [&str; 10] =
 
 /// Widths of the columns in characters, 0 where one has to stay away for the others to fit: p95 first, it stands in
 /// each window's own table.
-pub(super) fn widths(available: usize) -> [usize; 10] {
-    let mut widths = [11, 7, 10, 10, 10, 11, 10, 10, 12, 9];
+pub(super) fn widths(available: usize, longest_load: usize) -> [usize; 10] {
+    let mut widths = [longest_load.max(10) + 1, 7, 10, 10, 10, 11, 10, 10, 12, 9];
     for out in [3, 6, 9, 8] {
         if widths.iter().sum::<usize>() > available {
             widths[out] = 0;
@@ -89,15 +91,18 @@ fn columns<'a>(load: &Load, window: &'a Window) -> [(Option<&'a Distribution>, b
     })
 }
 
-/// `c=50`, `10/s`, `10/s c<=8`, `at once`.
+/// `c=50`, `10/s`, `10/s c<=8`, `10.5/s ramp`, `at once`.
 fn short(load: &Load) -> String {
     let cap = load.concurrency.map(|c| format!("c<={c}"));
+    let kind = load.arrivals.as_deref().map(|words| arrivals::kind(words).to_owned());
     match (load.model, load.rate, load.concurrency) {
         (LoadModel::Closed, _, Some(c)) => format!("c={c}"),
         (LoadModel::Closed, _, None) => "closed".into(),
-        (_, Some(rate), _) => [Some(format!("{rate}/s")), cap].into_iter().flatten().collect::<Vec<_>>().join(" "),
+        (_, Some(per_s), _) => {
+            [Some(format!("{}/s", nominal(per_s))), kind, cap].into_iter().flatten().collect::<Vec<_>>().join(" ")
+        }
         (LoadModel::Trace, None, _) => "trace".into(),
-        (_, None, _) => [Some("at once".to_owned()), cap].into_iter().flatten().collect::<Vec<_>>().join(" "),
+        (_, None, _) => [Some("at once".to_owned()), kind, cap].into_iter().flatten().collect::<Vec<_>>().join(" "),
     }
 }
 

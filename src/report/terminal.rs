@@ -98,7 +98,7 @@ impl Paper {
         if rows.is_empty() {
             return;
         }
-        let widths = overview::widths(self.width);
+        let widths = overview::widths(self.width, rows.iter().map(|row| row[0].len()).max().unwrap_or(0));
         let head = overview::COLUMNS.map(str::to_owned);
         self.line(Tone::Plain, "");
         for (tone, cells) in [(Tone::Quiet, head)].into_iter().chain(rows.into_iter().map(|row| (Tone::Plain, row))) {
@@ -127,8 +127,10 @@ impl Paper {
     fn cell(&mut self, cell: &Cell) {
         self.line(Tone::Plain, "");
         let heading = load(&cell.load);
-        let rule = "-".repeat(self.width.saturating_sub(heading.len() + 1));
-        self.line(Tone::Strong, &format!("{heading} {rule}"));
+        match self.width.checked_sub(heading.len() + 1) {
+            Some(rest) => self.line(Tone::Strong, &format!("{heading} {}", "-".repeat(rest))),
+            None => self.paragraph(Tone::Strong, "", "    ", &heading),
+        }
         for window in &cell.windows {
             self.window(window, &cell.load);
         }
@@ -543,16 +545,17 @@ impl Paper {
     }
 }
 
-/// A load in words: `closed loop, 8 at once`.
+/// A load in words: `closed loop, 8 at once`, `open loop, 10.5 requests/s (ramp: 1 to 20 requests/s in 60 s)`.
 pub fn load(load: &Load) -> String {
     let cap = load.concurrency.map_or_else(String::new, |c| format!(", at most {} at once", count(u64::from(c))));
+    let course = load.arrivals.as_ref().map_or_else(String::new, |words| format!(" ({words})"));
     match (load.model, load.rate) {
         (LoadModel::Closed, _) => {
             format!("closed loop, {} at once", load.concurrency.map_or_else(|| "?".into(), |c| count(u64::from(c))))
         }
-        (LoadModel::Open, Some(per_s)) => format!("open loop, {} requests/s{cap}", rate(Some(per_s))),
-        (LoadModel::Open, None) => format!("open loop, all at once{cap}"),
-        (LoadModel::Trace, _) => format!("captured trace{cap}"),
+        (LoadModel::Open, Some(per_s)) => format!("open loop, {} requests/s{course}{cap}", rate(Some(per_s))),
+        (LoadModel::Open, None) => format!("open loop, all at once{course}{cap}"),
+        (LoadModel::Trace, _) => format!("captured trace{course}{cap}"),
     }
 }
 

@@ -75,6 +75,9 @@ pub struct Curve {
     pub over: Over,
     /// The cap of an open loop, requests in flight.
     pub at_most: Option<u32>,
+    /// How the rate of an open loop changes, and which part of the schedule it is, as in its load points.
+    #[serde(default)]
+    pub arrivals: Option<String>,
     /// `ttft`, `gap`, `tpot`, `e2e`.
     pub metric: String,
     /// `gross`, `net`, `due`.

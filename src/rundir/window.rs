@@ -17,7 +17,7 @@ pub struct WindowRow {
     pub opened: u64,
     /// The last request was over, or was cut off.
     pub closed: u64,
-    /// Requests planned, the dropped ones included; more may be sent under a minimum duration.
+    /// Requests planned here, the dropped ones included; in closed loop more may be sent under a minimum duration.
     pub planned: u64,
     /// Trace ids below this one are warm-up.
     pub drop: u64,
@@ -28,7 +28,8 @@ pub struct WindowRow {
     pub spin: bool,
     /// SHA-256 of the realised trace, hex.
     pub trace_hash: String,
-    /// SHA-256 of the planned dues in ns from the opening, one a line, hex; null in closed loop.
+    /// SHA-256 of the planned dues in ns from the opening, one a line, hex; where several hosts share the schedule, of
+    /// all of it. Null in closed loop.
     #[serde(default)]
     pub schedule_hash: Option<String>,
     /// Whether it was cut short.
@@ -52,8 +53,13 @@ pub struct Load {
     pub model: LoadModel,
     /// Requests in flight: the load itself in closed loop, a cap elsewhere.
     pub concurrency: Option<u32>,
-    /// Nominal requests/s; null in closed loop, for traces, and for all at once.
+    /// Nominal requests/s of this host, the mean over the schedule where the rate changes; null in closed loop, for
+    /// traces, and for all at once.
     pub rate: Option<f64>,
+    /// What that does not tell, in words: how the rate changes, which part of the schedule this host sends; null where
+    /// all of it comes at a constant rate.
+    #[serde(default)]
+    pub arrivals: Option<String>,
 }
 
 /// What decides when a request starts.

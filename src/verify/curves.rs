@@ -9,12 +9,13 @@ use crate::analysis::definitions::wording::{CurveWords, curve, load_unit};
 
 /// The `curves` of `run.json`.
 pub(super) fn of_cells(cells: &[Value]) -> Vec<Value> {
-    let mut kinds: Vec<(Over, Option<u64>)> = cells.iter().filter_map(|cell| kind(&cell["load"])).collect();
+    let mut kinds: Vec<Kind> = cells.iter().filter_map(|cell| kind(&cell["load"])).collect();
     kinds.sort_unstable();
     kinds.dedup();
     let mut found = Vec::new();
-    for (over, cap) in kinds {
-        let of_kind = cells.iter().filter(|cell| kind(&cell["load"]) == Some((over, cap)));
+    for of in kinds {
+        let over = of.0;
+        let of_kind = cells.iter().filter(|cell| kind(&cell["load"]).as_ref() == Some(&of));
         let mut loads: Vec<(f64, &Value)> =
             of_kind.filter_map(|cell| Some((load(over, cell)?, &cell["windows"]))).collect();
         loads.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -23,17 +24,23 @@ pub(super) fn of_cells(cells: &[Value]) -> Vec<Value> {
             let of_number = |(load, windows): &(f64, &Value)| Some((*load, windows.get(number)?.clone()));
             let windows: Vec<(f64, Value)> = loads.iter().filter_map(of_number).collect();
             let names = METRICS.iter().flat_map(|m| COLUMNS.iter().flat_map(move |c| PERCENTILES.map(|p| [*m, *c, p])));
-            found.extend(names.filter_map(|names| one(over, cap, number as u64, names, &windows)));
+            found.extend(names.filter_map(|names| one(&of, number as u64, names, &windows)));
             number += 1;
         }
     }
     found
 }
 
-fn kind(load: &Value) -> Option<(Over, Option<u64>)> {
+/// What loads are counted in, the cap, and the words for how the rate changes.
+type Kind = (Over, Option<u64>, Option<String>);
+
+fn kind(load: &Value) -> Option<Kind> {
     match load["model"].as_str()? {
-        "closed" => load["concurrency"].as_u64().map(|_| (Over::Concurrency, None)),
-        "open" => load["rate"].as_f64().map(|_| (Over::Rate, load["concurrency"].as_u64())),
+        "closed" => load["concurrency"].as_u64().map(|_| (Over::Concurrency, None, None)),
+        "open" => {
+            let arrivals = load["arrivals"].as_str().map(str::to_owned);
+            load["rate"].as_f64().map(|_| (Over::Rate, load["concurrency"].as_u64(), arrivals))
+        }
         _ => None,
     }
 }
@@ -42,7 +49,9 @@ fn load(over: Over, cell: &Value) -> Option<f64> {
     cell["load"][if over == Over::Rate { "rate" } else { "concurrency" }].as_f64()
 }
 
-fn one(over: Over, cap: Option<u64>, window: u64, names: [&str; 3], windows: &[(f64, Value)]) -> Option<Value> {
+fn one(kind: &Kind, window: u64, names: [&str; 3], windows: &[(f64, Value)]) -> Option<Value> {
+    let (over, cap, arrivals) = kind;
+    let (over, cap) = (*over, *cap);
     let [metric, column, percentile] = names;
     if column == "due" && over != Over::Rate {
         return None;
@@ -66,12 +75,13 @@ fn one(over: Over, cap: Option<u64>, window: u64, names: [&str; 3], windows: &[(
     }
     let shape: Shape = shape(&ms);
     let overlap = intervals_overlap(shape, &intervals);
-    let (name, unit) = (names.join(" "), load_unit(over, cap));
+    let (name, unit) = (names.join(" "), load_unit(over, cap, arrivals.as_deref()));
     let text = curve(&CurveWords { name, window, loads: &loads, unit, ms: &ms, shape, overlap, lacking });
     Some(json!({
         "window": window,
         "over": over,
         "at_most": cap,
+        "arrivals": arrivals,
         "metric": metric,
         "column": column,
         "percentile": percentile,

@@ -498,7 +498,7 @@ fn random_specimen(seed: u64, rows: u64) -> Specimen {
         let mut bounds = window(cell, number, opened, opened + 250 * MS + dice.roll(100 * MS));
         let model = [LoadModel::Closed, LoadModel::Open, LoadModel::Trace][dice.roll(3) as usize];
         let concurrency = Some(1 + dice.roll(6) as u32).filter(|_| model == LoadModel::Closed || dice.one_in(2));
-        bounds.load = Load { model, concurrency, rate: Some(3.5).filter(|_| model == LoadModel::Open) };
+        bounds.load = Load { model, concurrency, rate: Some(3.5).filter(|_| model == LoadModel::Open), arrivals: None };
         (bounds.drop, bounds.interrupted, bounds.spin) = (drop, dice.one_in(5), seed % 4 == 1);
         let mood = Mood { calm: dice.one_in(2), lumped: dice.one_in(4), lossy: dice.one_in(5) };
         let mut drawn: Vec<Row> = (0..rows).map(|id| disturbed(id, opened, drop, mood, &mut dice)).collect();
@@ -548,7 +548,8 @@ fn random_specimen(seed: u64, rows: u64) -> Specimen {
     if seed.is_multiple_of(5) {
         for (at, (bounds, rows)) in specimen.windows.iter_mut().enumerate() {
             (bounds.cell, bounds.window) = (at as u32, 0);
-            bounds.load = Load { model: LoadModel::Closed, concurrency: Some(9 - at as u32), rate: None };
+            bounds.load =
+                Load { model: LoadModel::Closed, concurrency: Some(9 - at as u32), rate: None, arrivals: None };
             rows.iter_mut().for_each(|row| (row.cell, row.window) = (at as u32, 0));
         }
     }

@@ -173,7 +173,7 @@ fn source(path: &str, text: &str) -> Source {
 }
 
 fn is_pure(path: &str) -> bool {
-    let engine = ["wire/", "exchange.rs", "conn.rs", "timers.rs", "record.rs", "schedule.rs", "units.rs", "sim.rs"];
+    let engine = ["wire/", "exchange.rs", "conn.rs", "timers.rs", "record.rs", "schedule/", "units.rs", "sim.rs"];
     engine.iter().any(|m| path.strip_prefix("bench-engine/src/").is_some_and(|p| p.starts_with(m)))
         || path.starts_with("src/analysis")
         || path.starts_with("src/reading")

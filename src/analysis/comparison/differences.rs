@@ -266,21 +266,22 @@ fn server(identity: &Value) -> Value {
     json!({"version": identity["version"], "server": identity["server"], "models": models})
 }
 
-fn load_words(model: &Value, concurrency: &Value, rate: &Value) -> String {
+fn load_words(model: &Value, concurrency: &Value, rate: &Value, course: &Value) -> String {
     let word = |name: &str, value: &Value| if value.is_null() { String::new() } else { format!(" {name} {value}") };
-    format!("{}{}{}", model.as_str().unwrap_or("?"), word("c", concurrency), word("rate", rate))
+    let course = course.as_str().map_or_else(String::new, |words| format!(" ({words})"));
+    format!("{}{}{}{course}", model.as_str().unwrap_or("?"), word("c", concurrency), word("rate", rate))
 }
 
 fn plan_loads(plan: &Value) -> Vec<String> {
     let cells = plan["cells"].as_array().into_iter().flatten();
-    cells.map(|c| load_words(&c["model"], &c["concurrency"], &c["rate"])).collect()
+    cells.map(|c| load_words(&c["model"], &c["concurrency"], &c["rate"], &c["course"])).collect()
 }
 
 /// The loads at which an arm was really measured.
 fn loads(arm: &Arm) -> Value {
     let of = |c: &super::arm::ArmCell| {
         let load = json!(c.load);
-        load_words(&load["model"], &load["concurrency"], &load["rate"])
+        load_words(&load["model"], &load["concurrency"], &load["rate"], &load["arrivals"])
     };
     let mut loads: Vec<String> = arm.cells.iter().map(of).collect();
     loads.sort();
@@ -293,7 +294,7 @@ fn schedules(plan: &Value) -> Map<String, Value> {
     cells
         .map(|c| {
             let law = json!({"arrivals": c["arrivals"], "burstiness": c["burstiness"], "hash": c["schedule_hash"]});
-            (load_words(&c["model"], &c["concurrency"], &c["rate"]), law)
+            (load_words(&c["model"], &c["concurrency"], &c["rate"], &c["course"]), law)
         })
         .collect()
 }

@@ -201,12 +201,18 @@ pub struct CurveWords<'a> {
     pub lacking: Vec<u64>,
 }
 
-/// What the loads of a curve are counted in, and the cap of an open loop.
-pub fn load_unit(over: Over, at_most: Option<u64>) -> String {
+/// A load as it was asked for, to four digits behind the point: `10`, `33.3333`.
+pub fn nominal(load: f64) -> String {
+    ((load * 1e4).round() / 1e4).to_string()
+}
+
+/// What the loads of a curve are counted in, the cap of an open loop, and what its rate does beside.
+pub fn load_unit(over: Over, at_most: Option<u64>, arrivals: Option<&str>) -> String {
+    let arrivals = arrivals.map_or_else(String::new, |words| format!(" ({words})"));
     match (over, at_most) {
         (Over::Concurrency, _) => "at once".into(),
-        (Over::Rate, None) => "requests/s".into(),
-        (Over::Rate, Some(cap)) => format!("requests/s with at most {cap} at once"),
+        (Over::Rate, None) => format!("requests/s{arrivals}"),
+        (Over::Rate, Some(cap)) => format!("requests/s{arrivals} with at most {cap} at once"),
     }
 }
 
@@ -215,7 +221,7 @@ pub fn curve(c: &CurveWords) -> String {
     let largest = c.ms.iter().copied().fold(0.0, f64::max);
     let digits = if largest >= 100.0 { 1 } else { 3 };
     let points: Vec<String> = c.ms.iter().map(|ms| format!("{ms:.digits$}")).collect();
-    let loads: Vec<String> = c.loads.iter().map(f64::to_string).collect();
+    let loads: Vec<String> = c.loads.iter().copied().map(nominal).collect();
     let (points, loads) = (points.join(" -> "), loads.join(", "));
     let does = match c.shape {
         Shape::Rising => "rises with load",

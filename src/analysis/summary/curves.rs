@@ -15,8 +15,8 @@ struct Point {
     interval: Option<[f64; 2]>,
 }
 
-/// Load points that differ in nothing but the load: what the load is, and the cap of an open loop.
-type Family = (Over, Option<u32>);
+/// Load points that differ in nothing but the load: what the load is, the cap of an open loop, and how its rate changes.
+type Family = (Over, Option<u32>, Option<String>);
 
 /// The curves of all load points that differ in nothing but the load, two at least.
 pub(super) fn of_cells(cells: &[Cell]) -> Vec<Curve> {
@@ -27,35 +27,35 @@ pub(super) fn of_cells(cells: &[Cell]) -> Vec<Curve> {
         }
     }
     let mut curves = Vec::new();
-    for ((over, at_most), mut family) in families {
+    for (kind, mut family) in families {
         family.sort_by(|a, b| a.0.total_cmp(&b.0));
         let windows = family.iter().map(|(_, cell)| cell.windows.len()).max().unwrap_or(0);
         for index in 0..windows {
             let at: Vec<(f64, &Window)> =
                 family.iter().filter_map(|(load, cell)| Some((*load, cell.windows.get(index)?))).collect();
-            curves.extend(of_windows(over, at_most, index as u32, &at));
+            curves.extend(of_windows(&kind, index as u32, &at));
         }
     }
     curves
 }
 
-/// What a load is a point of: closed loops by concurrency, open ones by rate under the same cap. All at once is no
-/// rate, and a captured trace has none.
+/// What a load is a point of: closed loops by concurrency, open ones by rate under the same cap and course. All at once is
+/// no rate, and a captured trace has none.
 fn place(load: &Load) -> Option<(Family, f64)> {
     match load.model {
-        LoadModel::Closed => Some(((Over::Concurrency, None), f64::from(load.concurrency?))),
-        LoadModel::Open => Some(((Over::Rate, load.concurrency), load.rate?)),
+        LoadModel::Closed => Some(((Over::Concurrency, None, None), f64::from(load.concurrency?))),
+        LoadModel::Open => Some(((Over::Rate, load.concurrency, load.arrivals.clone()), load.rate?)),
         LoadModel::Trace => None,
     }
 }
 
-fn of_windows(over: Over, at_most: Option<u32>, window: u32, at: &[(f64, &Window)]) -> Vec<Curve> {
+fn of_windows(kind: &Family, window: u32, at: &[(f64, &Window)]) -> Vec<Curve> {
     let mut curves = Vec::new();
     for metric in METRICS {
         for column in COLUMNS {
             for percentile in PERCENTILES {
                 let point = |(load, window): &(f64, &Window)| {
-                    let d = column_of(over, window, metric, column)?;
+                    let d = column_of(kind.0, window, metric, column)?;
                     let ms = d.percentile(percentile)?;
                     let [lo, hi] = [d.lo_ms, d.hi_ms].map(|ends| ends?.percentile(percentile));
                     let interval = d.ci_ms.get(percentile).map(|ends| widened(*ends, ms, lo, hi));
@@ -64,7 +64,7 @@ fn of_windows(over: Over, at_most: Option<u32>, window: u32, at: &[(f64, &Window
                 let points: Vec<Point> = at.iter().filter_map(point).collect();
                 if points.len() > 1 {
                     let names = [metric, column, percentile];
-                    curves.push(curve(over, at_most, window, names, &points));
+                    curves.push(curve(kind, window, names, &points));
                 }
             }
         }
@@ -79,7 +79,8 @@ fn column_of<'a>(over: Over, window: &'a Window, metric: &str, column: &str) -> 
     window.metrics.columns().into_iter().find(|(m, c, _)| (*m, *c) == (metric, column))?.2
 }
 
-fn curve(over: Over, at_most: Option<u32>, window: u32, names: [&str; 3], points: &[Point]) -> Curve {
+fn curve(kind: &Family, window: u32, names: [&str; 3], points: &[Point]) -> Curve {
+    let (over, at_most, arrivals) = kind.clone();
     let loads: Vec<f64> = points.iter().map(|p| p.load).collect();
     let ms: Vec<f64> = points.iter().map(|p| p.ms).collect();
     let intervals: Vec<_> = points.iter().map(|p| p.interval).collect();
@@ -92,11 +93,24 @@ fn curve(over: Over, at_most: Option<u32>, window: u32, names: [&str; 3], points
         name: names.join(" "),
         window: u64::from(window),
         loads: &loads,
-        unit: wording::load_unit(over, at_most.map(u64::from)),
+        unit: wording::load_unit(over, at_most.map(u64::from), arrivals.as_deref()),
         ms: &ms,
         shape,
         overlap,
         lacking,
     });
-    Curve { window, over, at_most, metric, column, percentile, loads, ms, shape, intervals_overlap: overlap, text }
+    Curve {
+        window,
+        over,
+        at_most,
+        arrivals,
+        metric,
+        column,
+        percentile,
+        loads,
+        ms,
+        shape,
+        intervals_overlap: overlap,
+        text,
+    }
 }

@@ -47,10 +47,16 @@ fn model<'a>(sheet: &'a Sheet<'_>, cell: &Cell) -> &'a str {
     if cell.load.model == LoadModel::Closed {
         return "closed loop";
     }
-    match sheet.plan["cells"][cell.cell as usize]["arrivals"].as_str() {
+    let planned = &sheet.plan["cells"][cell.cell as usize];
+    let varying = planned["law"]["name"] == "varying";
+    match planned["arrivals"].as_str() {
+        Some("poisson") if varying => "open loop, Poisson arrivals at a rate that changes",
+        Some("gamma") if varying => "open loop, gamma arrivals at a rate that changes",
+        Some("even") if varying => "open loop, even arrivals at a rate that changes",
         Some("poisson") => "open loop, Poisson arrivals",
         Some("gamma") => "open loop, gamma arrivals",
         Some("even") => "open loop, even arrivals",
+        Some("batches") => "open loop, batches",
         Some("at_once") => "open loop, all at once",
         _ if cell.load.model == LoadModel::Trace => "captured trace",
         _ => "open loop",

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::printable;
+use crate::analysis::definitions::wording::nominal;
 use crate::rundir::run_json::{Cell, RunJson, Window};
 use crate::rundir::window::{Load, LoadModel};
 
@@ -118,13 +119,18 @@ pub(super) fn range(figures: impl IntoIterator<Item = f64>, show: impl Fn(f64) -
 /// `8 at once`, `12.5 requests/s`.
 pub(super) fn load(load: &Load) -> String {
     let at_once = load.concurrency.map(|c| c.to_string());
+    let course = load.arrivals.as_ref().map_or_else(String::new, |words| format!(" ({words})"));
     match (load.model, load.rate) {
         (LoadModel::Closed, _) => format!("{} at once", at_once.unwrap_or_else(|| "?".into())),
         (LoadModel::Open, Some(per_s)) => {
-            format!("{per_s} requests/s{}", at_once.map_or_else(String::new, |c| format!(" with at most {c} at once")))
+            format!(
+                "{} requests/s{course}{}",
+                nominal(per_s),
+                at_once.map_or_else(String::new, |c| format!(" with at most {c} at once"))
+            )
         }
         (LoadModel::Open, None) => {
-            format!("all at once{}", at_once.map_or_else(String::new, |c| format!(", at most {c}")))
+            format!("all at once{course}{}", at_once.map_or_else(String::new, |c| format!(", at most {c}")))
         }
         (LoadModel::Trace, _) => "a captured trace".to_string(),
     }
