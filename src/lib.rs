@@ -22,5 +22,6 @@ pub mod report;
 pub mod rundir;
 pub mod shard;
 pub mod target;
+pub mod tokenizer;
 pub mod verify;
 pub mod workload;

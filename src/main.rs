@@ -369,6 +369,8 @@ fn mock(args: MockArgs) -> anyhow::Result<u8> {
         script_bytes: args.script_bytes,
         time_scale: args.time_scale,
         until_stdin_closes: args.until_stdin_closes,
+        tokens_per_word: args.tokens_per_word,
+        template_tokens: args.template_tokens,
         close_after_reply: args.close_after_reply,
         usage: match args.usage {
             MockUsage::Asked => UsageMode::Asked,

@@ -1,6 +1,7 @@
 //! What is said and written before the first request: the plan, the environment, what it will take.
 
 use super::canary::Canary;
+use super::length_probe::Lengths;
 use super::server::Server;
 use super::{Cores, Voice, environment};
 use crate::analysis::definitions::wording::nominal;
@@ -22,6 +23,7 @@ pub(super) struct RunFacts<'a> {
     pub(super) plan: &'a Plan,
     pub(super) server: &'a Server,
     pub(super) canary: Option<&'a Canary>,
+    pub(super) lengths: &'a Lengths,
     pub(super) found: &'a Capabilities,
     /// Why the default arm is not used.
     pub(super) refused: Option<&'a RingError>,
@@ -72,6 +74,7 @@ pub(super) fn plan_document(
     started_at: &str,
     model: &str,
     environment: Value,
+    gauge: Value,
     calibration: &Value,
     interleave: &Value,
 ) -> anyhow::Result<String> {
@@ -86,6 +89,7 @@ pub(super) fn plan_document(
     if let (Value::Object(fields), Value::Object(plan)) = (&mut document, serde_json::to_value(plan)?) {
         fields.extend(plan);
         fields.insert("environment".to_owned(), environment);
+        fields.insert("gauge".to_owned(), gauge);
         fields.insert("calibration".to_owned(), calibration.clone());
         if !interleave.is_null() {
             fields.insert("interleave".to_owned(), interleave.clone());
@@ -120,6 +124,7 @@ pub(super) fn announce(plan: &Plan, facts: &RunFacts<'_>, dir: &Path, voice: &Vo
         plan.temperature,
         plan.top_p,
     ));
+    facts.lengths.tell(plan.tokenizer.as_ref(), voice);
     let stamps = if facts.found.stamps { "kernel stamps" } else { "user stamps only: no net, no tare" };
     let on: Vec<String> = facts.workers.iter().map(|w| w.core.to_string()).collect();
     let control = match facts.cores.control {

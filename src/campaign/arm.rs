@@ -3,6 +3,7 @@
 
 use super::announcement::RunFacts;
 use super::canary::Canary;
+use super::length_probe::Lengths;
 use super::server::{Server, body_template, request_template};
 use super::{Cores, SPARE_BLOCKS, timestamp};
 use crate::cli::Connection;
@@ -42,6 +43,8 @@ pub(super) struct Arm<'a> {
     pub(super) stamps: StampSource,
     pub(super) canary: Option<Canary>,
     pub(super) server: Server,
+    /// How prompts are made to their lengths.
+    pub(super) lengths: Lengths,
 }
 
 /// What is the same for every arm.
@@ -108,6 +111,7 @@ impl<'a> Arm<'a> {
             stamps: if harness.found.stamps { StampSource::Kernel } else { StampSource::User },
             canary,
             server,
+            lengths: Lengths::default(),
         })
     }
 
@@ -117,6 +121,7 @@ impl<'a> Arm<'a> {
             plan: self.plan,
             server: &self.server,
             canary: self.canary.as_ref(),
+            lengths: &self.lengths,
             found: &harness.found,
             refused: harness.refused,
             workers: &self.workers,

@@ -6,6 +6,7 @@ mod canary;
 pub mod environment;
 pub mod feeder;
 pub mod health;
+mod length_probe;
 pub mod mock_child;
 pub mod recorder;
 mod scraper;
@@ -31,6 +32,7 @@ use arm::{Arm, Harness};
 use bench_engine::clock::SystemClock;
 use bench_engine::io::capabilities::{Capabilities, capabilities, choose};
 use bench_engine::io::uring::RingError;
+use length_probe::Lengths;
 use serde_json::Value;
 use server::{fetch_log, find_server};
 use std::fs::{self, File};
@@ -182,6 +184,9 @@ fn carry_out(
     if let Some(core) = cores.control {
         bench_engine::cpu::pin(core)?;
     }
+    for arm in &mut ready {
+        arm.lengths = Lengths::learn(arm, stop);
+    }
     let sequence = plan.sequence();
     let calibration = calibration_for(plan, &cores, &harness.found)?;
     let mut entries = Vec::new();
@@ -190,6 +195,10 @@ fn carry_out(
         entries.push(lay_down(arm, &harness, &calibration, turns.unwrap_or_default(), voice)?);
         // from here on there is something to keep
         home.keep = true;
+    }
+    if let [a, b] = &ready[..] {
+        let unlike = Lengths::unlike(&a.lengths, &b.lengths, plan.mean_prompt_tokens);
+        unlike.into_iter().for_each(|words| voice.say(words));
     }
     if let Some(sequence) = &sequence {
         voice.say(format!("order    {} (in each round all load points, in pairs)", sequence.letters()));
@@ -224,7 +233,8 @@ fn lay_down(
 ) -> anyhow::Result<Entry> {
     let facts = arm.facts(harness);
     let (run_id, started_at, model) = (&arm.run_id, &arm.started_at, &arm.server.model);
-    let document = plan_document(arm.plan, run_id, started_at, model, facts.environment(), calibration, &turns)?;
+    let gauge = arm.lengths.facts(arm.plan.tokenizer.as_ref());
+    let document = plan_document(arm.plan, run_id, started_at, model, facts.environment(), gauge, calibration, &turns)?;
     arm.write_plan(&document)?;
     if let Some(side) = arm.side {
         voice.say(format!("arm      {}", side.name()));

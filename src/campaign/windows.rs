@@ -11,7 +11,6 @@ use crate::interleave::{self, Sequence};
 use crate::load_point::Cell;
 use crate::report::terminal;
 use crate::rundir::window::{Counters, LoadModel, WindowRow, WorkerShare};
-use crate::workload::gauge::Gauge;
 use crate::workload::nonce::Nonces;
 use crate::workload::prompt::PromptMaker;
 use anyhow::{Context, bail};
@@ -169,7 +168,8 @@ impl Campaign<'_> {
         PromptMaker {
             seed: self.arm.plan.workload.seed,
             nonces: Nonces::of_run(&self.arm.run_id),
-            gauge: Gauge::WORD_EACH,
+            gauge: self.arm.lengths.gauge,
+            tokenizer: self.arm.plan.tokenizer.clone(),
         }
     }
 

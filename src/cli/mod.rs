@@ -3,7 +3,7 @@
 
 mod run;
 
-pub use run::{Arm, Connection, InterleaveOrder, Profile, Proof, RunArgs, Stamps};
+pub use run::{Arm, Connection, InterleaveOrder, Profile, Proof, RunArgs, Stamps, Switch};
 
 use crate::analysis::comparison::metric::Metric;
 use calibration::mock::{Class, ColdStart, Law, SplitWrites};
@@ -437,6 +437,12 @@ pub struct MockArgs {
     /// Which usage streamed replies carry
     #[arg(long, value_enum, default_value_t = MockUsage::Asked, value_name = "WHICH", help_heading = "Stream shape")]
     pub usage: MockUsage,
+    /// Tokens that a prompt is counted as for each of its words; all words together are rounded. Token ids are one each
+    #[arg(long, default_value_t = 1.0, value_name = "F", help_heading = "Stream shape")]
+    pub tokens_per_word: f64,
+    /// Tokens counted beside those of a prompt's words, as a chat template's
+    #[arg(long, default_value_t = 0, value_name = "N", help_heading = "Stream shape")]
+    pub template_tokens: u32,
     /// Close after each streamed reply although keep-alive is announced, as llama.cpp does
     #[arg(long, help_heading = "Stream shape")]
     pub close_after_reply: bool,

@@ -67,6 +67,16 @@ pub enum Proof {
     Usage,
 }
 
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Switch {
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
 /// Sets of protocol defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -226,6 +236,14 @@ run_args! {
     /// Ask for proof of tokens without text: ids or running usage (vLLM, SGLang) [default: none]
     #[arg(long, value_enum, help_heading = "Work")]
     token_proof: Option<Proof>,
+
+    /// tokenizer.json of the model: prompts are made to the asked length by its count, the server's template taken off
+    #[arg(long, value_name = "FILE", help_heading = "Work")]
+    tokenizer: Option<PathBuf>,
+    /// Before the first window: five short requests, in no count, that show how many tokens the server counts a word; prompts
+    /// then have the asked length by its count [default: on; off against the built-in mock and others of its kind]
+    #[arg(long, value_enum, value_name = "WHETHER", help_heading = "Work")]
+    length_probe: Option<Switch>,
 
     /// Requests kept in each window [default: 300]
     #[arg(long, value_name = "N", help_heading = "Protocol")]

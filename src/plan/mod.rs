@@ -8,12 +8,13 @@ mod work;
 pub use load::Interleave;
 pub use target::{MetricsWords, TargetWords, key_policy, secrets};
 
-use crate::cli::{Arm, Connection, Profile, Proof, RunArgs, Stamps};
+use crate::cli::{Arm, Connection, Profile, Proof, RunArgs, Stamps, Switch};
 use crate::goals::{BadGoals, Goals};
 use crate::interleave::Sequence;
 use crate::load_point::{Cell, Extent};
 use crate::shard::Shard;
 use crate::target::openai::{Api, TokenProof};
+use crate::tokenizer::{BadTokenizer, Tokenizer};
 use crate::workload::{BadWorkload, Lengths, Workload, hex, nonce};
 use bench_engine::timers::Limits;
 use bench_engine::units::Nanos;
@@ -26,7 +27,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use target::{api_key_env, extra_body, has_user_info};
 use thiserror::Error;
-use work::lengths;
+use work::{lengths, tokenizer};
 
 /// Where the results go.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,6 +101,10 @@ pub struct Plan {
     pub token_proof: TokenProof,
     /// Fields that join or replace those of each body.
     pub extra_body: Map<String, Value>,
+    /// Whether the server is asked how it counts tokens; None: as its kind wants it.
+    pub length_probe: Option<Switch>,
+    /// Counts the tokens of made prompts.
+    pub tokenizer: Option<Tokenizer>,
     /// Every bounded wait, in seconds.
     pub timeouts_s: BTreeMap<&'static str, f64>,
     /// Share of failed requests that invalidates a window.
@@ -163,6 +168,14 @@ pub enum BadPlan {
     /// The workload.
     #[error(transparent)]
     Workload(#[from] BadWorkload),
+    /// `--tokenizer`.
+    #[error("--tokenizer {}: {bad}", path.display())]
+    Tokenizer {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        bad: BadTokenizer,
+    },
     /// `--extra-body`.
     #[error("--extra-body must be a JSON object like '{{\"min_tokens\": 5}}': {0}")]
     ExtraBody(String),
@@ -357,6 +370,8 @@ impl Plan {
                 Proof::Usage => TokenProof::Usage,
             },
             extra_body: extra_body(args.extra_body.as_deref())?,
+            length_probe: args.length_probe,
+            tokenizer: args.tokenizer.as_deref().map(tokenizer).transpose()?,
             timeouts_s: BTreeMap::from([
                 ("request", request_s),
                 ("stall", stall_s),

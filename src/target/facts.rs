@@ -35,6 +35,11 @@ const ALTOGETHER: Nanos = Nanos::from_secs(8);
 /// `owned_by`, and the version, of the mock of this program: it has no more to tell.
 const MOCK: &str = "tarebench-mock";
 
+/// Whether this program's mock says that it is one.
+pub fn is_mock(identity: &Identity) -> bool {
+    identity.version.as_ref().and_then(|version| version["version"].as_str()).is_some_and(|v| v.contains(MOCK))
+}
+
 /// An endpoint of an engine, and where in its answer which fact stands.
 struct Told {
     engine: &'static str,

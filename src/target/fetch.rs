@@ -8,8 +8,9 @@ use bench_engine::units::{Instant, Nanos};
 use bench_engine::wire::body::{Body, Piece};
 use bench_engine::wire::head::{HeadReader, ResponseHead};
 use bench_engine::wire::request::{BadField, RequestTemplate};
-use std::io::{Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use thiserror::Error;
 
@@ -94,6 +95,59 @@ pub fn get_at_most(
     let patience = Nanos::from_millis(2 * timeout.as_millis() as u64);
     let reply = read_reply(&mut socket, SystemClock.now() + patience, most)?;
     Ok(Reply { round_trip: RoundTrip::of(&socket).unwrap_or_default(), ..reply })
+}
+
+/// Sends `request` as it is, head and body, and reads a reply of at most `most` bytes. Connecting takes at most
+/// `connect_patience`, all the rest together `patience`; once `stop` is true it ends within a moment.
+///
+/// # Errors
+/// [`FetchError`].
+pub fn send(
+    address: SocketAddr,
+    request: &[u8],
+    connect_patience: Duration,
+    patience: Nanos,
+    most: usize,
+    stop: &AtomicBool,
+) -> Result<Reply, FetchError> {
+    let mut socket = connect(address, connect_patience)?;
+    let until = SystemClock.now() + patience;
+    socket.set_write_timeout(Some(Duration::from_nanos(patience.ns().max(1))))?;
+    socket.set_read_timeout(Some(STEP))?;
+    socket.write_all(request)?;
+    let mut bounded = Bounded { socket: &mut socket, patience, until, stop };
+    read_reply(&mut bounded, until, most)
+}
+
+/// Between two looks at the time while nothing comes.
+const STEP: Duration = Duration::from_millis(50);
+
+/// A socket that is read until a moment, or until somebody stops it.
+struct Bounded<'a> {
+    socket: &'a mut TcpStream,
+    patience: Nanos,
+    until: Instant,
+    stop: &'a AtomicBool,
+}
+
+impl Read for Bounded<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(io::Error::other("interrupted"));
+            }
+            match self.socket.read(buffer) {
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    if SystemClock.now() > self.until {
+                        let words = format!("no whole reply within {}", self.patience);
+                        return Err(io::Error::new(ErrorKind::TimedOut, words));
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => return read,
+            }
+        }
+    }
 }
 
 fn read_reply(socket: &mut impl Read, until: Instant, most: usize) -> Result<Reply, FetchError> {

@@ -3,6 +3,7 @@
 //!
 //! Random numbers come from PCG64 (`rand_pcg`'s `Pcg64`, a named generator whose values do not change).
 
+pub mod exact;
 pub mod gauge;
 pub mod nonce;
 pub mod prompt;
@@ -187,6 +188,13 @@ impl Workload {
             hash.update(format!("{} {} {}\n", shape.class, shape.prompt_tokens, shape.output_tokens));
         }
         Ok(hex(&hash.finalize()))
+    }
+
+    /// Whether prompts are made of words or of somebody's text, so that it must be known how many tokens a word has.
+    pub fn is_of_words(&self) -> bool {
+        match self.lengths {
+            Lengths::SeedMix { .. } | Lengths::Random { .. } => true,
+        }
     }
 
     /// Mean prompt and output length of a window, in tokens.

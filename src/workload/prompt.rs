@@ -4,7 +4,8 @@
 use super::gauge::Gauge;
 use super::nonce::Nonces;
 use super::words::WORDS;
-use super::{Content, Shape, hex};
+use super::{Content, Shape, hex, shuffle};
+use crate::tokenizer::Tokenizer;
 use rand_core::Rng;
 use rand_pcg::Pcg64;
 use serde_json::{Map, Value};
@@ -41,6 +42,8 @@ pub struct PromptMaker {
     pub nonces: Nonces,
     /// How long text is.
     pub gauge: Gauge,
+    /// Counts the tokens of made text, less the gauge's overhead; without it the gauge's words are made.
+    pub tokenizer: Option<Tokenizer>,
 }
 
 impl PromptMaker {
@@ -48,12 +51,19 @@ impl PromptMaker {
     pub fn make(&self, serial: u64, trace_id: u64, shape: &Shape) -> Made {
         let nonce = self.nonces.nonce(serial, trace_id);
         let prompt = match &shape.content {
-            Content::Words => Prompt::Text(text(self.seed, trace_id, &nonce, self.gauge.words(shape.prompt_tokens))),
+            Content::Words => Prompt::Text(self.words(trace_id, &nonce, shape.prompt_tokens)),
             Content::Text(text) => Prompt::Text(format!("{nonce} {text}")),
             Content::Body(body) => Prompt::Body(body.clone()),
         };
         let sha256 = prompt.sha256();
         Made { nonce, prompt, sha256 }
+    }
+
+    fn words(&self, trace_id: u64, nonce: &str, tokens: u64) -> String {
+        match &self.tokenizer {
+            Some(tokenizer) => tokenizer.text(self.seed, trace_id, nonce, self.gauge.own(tokens)).text,
+            None => text(self.seed, trace_id, nonce, self.gauge.words(tokens)),
+        }
     }
 }
 
@@ -86,6 +96,23 @@ pub fn text(seed: u64, trace_id: u64, nonce: &str, words: u64) -> String {
     text
 }
 
+/// A text of `words` words, the first of them `nonce`, with each word of the list as often as any other, give or take one:
+/// what words cost in the mean is seen in few of them.
+pub fn even_text(nonce: &str, words: u64) -> String {
+    let mut rng = Pcg64::new(u128::from(words), 5);
+    let mut deck: Vec<usize> = Vec::new();
+    let mut text = nonce.to_owned();
+    for _ in 1..words {
+        if deck.is_empty() {
+            deck = (0..WORDS.len()).collect();
+            shuffle(&mut deck, &mut rng);
+        }
+        text.push(' ');
+        text.push_str(deck.pop().map_or("", |place| WORDS[place]));
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,6 +125,15 @@ mod tests {
             assert_eq!(t.split(' ').count() as u64, n);
             assert!(t.starts_with("abcdefgh"));
         }
+    }
+
+    #[test]
+    fn an_even_text_has_every_word_alike() {
+        let text = even_text("abcdefgh", 513);
+        let mut times = std::collections::BTreeMap::<&str, u32>::new();
+        text.split(' ').skip(1).for_each(|word| *times.entry(word).or_default() += 1);
+        assert!(times.len() == 256 && times.values().all(|n| *n == 2), "{times:?}");
+        assert_eq!((even_text("abcdefgh", 1).as_str(), even_text("abcdefgh", 9).split(' ').count()), ("abcdefgh", 9));
     }
 
     #[test]

@@ -161,6 +161,11 @@ pub struct MockConfig {
     pub time_scale: f64,
     /// End when standard input does (it must be a pipe, a terminal or a socket).
     pub until_stdin_closes: bool,
+    /// Tokens that a prompt is counted as for each of its words, above 0 and at most 100; of all words together, rounded.
+    /// A token id is one token.
+    pub tokens_per_word: f64,
+    /// Tokens counted beside those of a prompt's words or ids, as a chat template's.
+    pub template_tokens: u32,
     /// Close the connection after each streamed reply although its head says keep-alive, as llama.cpp does.
     pub close_after_reply: bool,
     /// Which usage streamed replies carry; others always have it.
@@ -202,6 +207,8 @@ impl Default for MockConfig {
             script_bytes: None,
             time_scale: 1.0,
             until_stdin_closes: false,
+            tokens_per_word: 1.0,
+            template_tokens: 0,
             close_after_reply: false,
             usage: UsageMode::Asked,
             api_key: None,
@@ -309,6 +316,9 @@ impl MockConfig {
         }
         if !(self.time_scale.is_finite() && self.time_scale >= 0.0) {
             return wrong("the time scale", "0 or more", self.time_scale.to_string());
+        }
+        if !(self.tokens_per_word > 0.0 && self.tokens_per_word <= 100.0) {
+            return wrong("the number of tokens a word", "above 0, at most 100", self.tokens_per_word.to_string());
         }
         if self.script_bytes == Some(0) {
             return wrong("the number of bytes per write", "1 or more", "0".to_owned());

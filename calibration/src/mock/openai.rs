@@ -35,8 +35,10 @@ pub(super) struct Asked {
     pub model: String,
     /// First whitespace-separated word of the first message or of the prompt.
     pub nonce: String,
-    /// Whitespace-separated words, or token ids.
+    /// One for each whitespace-separated word, by [`Asked::count`] another number, and one for each token id.
     pub prompt_tokens: u64,
+    /// How many of them are ids.
+    pub ids: u64,
     pub max_tokens: u32,
     pub stream: bool,
     pub include_usage: bool,
@@ -96,6 +98,8 @@ struct ModelOnly {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Text<const HASHED: bool> {
     words: u64,
+    /// Of these, token ids.
+    ids: u64,
     first: Option<String>,
     hashes: Vec<u64>,
 }
@@ -103,6 +107,7 @@ struct Text<const HASHED: bool> {
 impl<const HASHED: bool> Text<HASHED> {
     fn join(&mut self, next: Self) {
         self.words += next.words;
+        self.ids += next.ids;
         if self.first.is_none() {
             self.first = next.first;
         }
@@ -128,13 +133,13 @@ impl<'de, const HASHED: bool> Visitor<'de> for TextVisitor<HASHED> {
         let first = text.split_whitespace().next().map(|word| word.chars().take(NONCE_LIMIT).collect());
         if HASHED {
             let hashes: Vec<u64> = text.split_whitespace().map(|word| fnv(word.as_bytes())).collect();
-            return Ok(Text { words: hashes.len() as u64, first, hashes });
+            return Ok(Text { words: hashes.len() as u64, ids: 0, first, hashes });
         }
-        Ok(Text { words: text.split_whitespace().count() as u64, first, hashes: Vec::new() })
+        Ok(Text { words: text.split_whitespace().count() as u64, ids: 0, first, hashes: Vec::new() })
     }
     fn visit_u64<E>(self, id: u64) -> Result<Self::Value, E> {
         let hashes = if HASHED { vec![fnv(&id.to_le_bytes())] } else { Vec::new() };
-        Ok(Text { words: 1, first: Some(id.to_string()), hashes })
+        Ok(Text { words: 1, ids: 1, first: Some(id.to_string()), hashes })
     }
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
         Ok(Text::default())
@@ -225,6 +230,7 @@ impl Asked {
             model,
             nonce: text.first.unwrap_or_default(),
             prompt_tokens: text.words,
+            ids: text.ids,
             max_tokens,
             stream,
             include_usage,
@@ -233,6 +239,15 @@ impl Asked {
             words: text.hashes,
             wish,
         })
+    }
+}
+
+impl Asked {
+    /// Counts the words anew: so many tokens each, all of them together rounded, and so many more for a template.
+    pub(super) fn count(&mut self, tokens_per_word: f64, template_tokens: u32) {
+        let words = self.prompt_tokens - self.ids;
+        let of_words = (words as f64 * tokens_per_word).round() as u64;
+        self.prompt_tokens = of_words + self.ids + u64::from(template_tokens);
     }
 }
 

@@ -115,10 +115,11 @@ impl Server {
         let refuse = |server: &mut Server, param, message: &str| {
             server.plain(400, "", &openai::error_body(400, message, Some(param)), close)
         };
-        let asked = match Asked::read(endpoint, &request.body, self.prefix_cache.is_some()) {
+        let mut asked = match Asked::read(endpoint, &request.body, self.prefix_cache.is_some()) {
             Ok(asked) => asked,
             Err(e) => return refuse(self, e.param, &e.message),
         };
+        asked.count(self.config.tokens_per_word, self.config.template_tokens);
         let profile = match self.config.profile().of(&self.config.classes, &asked.wish, asked.max_tokens) {
             Ok(profile) => profile,
             Err(message) => return refuse(self, "mock", &message),
@@ -132,7 +133,7 @@ impl Server {
         if let Some(cached) = cached {
             self.metrics.looked_up(asked.prompt_tokens, cached);
         }
-        let prefill = asked.prompt_tokens - cached.unwrap_or(0);
+        let prefill = asked.prompt_tokens.saturating_sub(cached.unwrap_or(0));
         let mut extra = Nanos::from_ns(self.config.prefill_per_token.ns().saturating_mul(prefill));
         if let Some(ColdStart { extra: cold, requests }) = self.config.cold_start
             && self.asked < requests
