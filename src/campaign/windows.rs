@@ -170,6 +170,9 @@ impl Campaign<'_> {
             seed: self.arm.plan.workload.seed,
             nonces: Nonces::of_run(&self.arm.run_id),
             gauge: Gauge::WORD_EACH,
+            cache: self.arm.plan.workload.cache,
+            form: self.arm.plan.workload.prompt_form,
+            drop: self.arm.plan.drop,
         }
     }
 

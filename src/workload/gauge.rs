@@ -19,6 +19,21 @@ impl Gauge {
     pub fn words(&self, tokens: u64) -> u64 {
         ((tokens as f64 - self.overhead) / self.per_word).round().max(1.0) as u64
     }
+
+    /// Words of a piece of a prompt, or of a reply, of `tokens`: without what a template adds; at least 1.
+    pub fn words_inside(&self, tokens: u64) -> u64 {
+        Gauge { overhead: 0.0, ..*self }.words(tokens)
+    }
+
+    /// Tokens of a prompt of `words`; at least 1.
+    pub fn tokens(&self, words: u64) -> u64 {
+        (self.overhead + self.per_word * words as f64).round().max(1.0) as u64
+    }
+
+    /// Tokens of a reply of `words`, to which no template adds; at least 1.
+    pub fn reply_tokens(&self, words: u64) -> u64 {
+        Gauge { overhead: 0.0, ..*self }.tokens(words)
+    }
 }
 
 #[cfg(test)]
@@ -30,5 +45,7 @@ mod tests {
         assert_eq!(Gauge::WORD_EACH.words(600), 600);
         let templated = Gauge { overhead: 9.0, per_word: 1.25 };
         assert_eq!((templated.words(109), templated.words(3)), (80, 1), "never without the nonce");
+        assert_eq!((templated.tokens(80), templated.reply_tokens(80), templated.words_inside(100)), (109, 100, 80));
+        assert_eq!(Gauge::WORD_EACH.tokens(0), 1);
     }
 }
