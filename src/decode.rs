@@ -202,6 +202,7 @@ pub fn decode(id: &str, request: &CaseRequest, wire: &[WireWrite], closes: bool)
         prompt_tokens: 0,
         output_tokens: request.max_tokens.unwrap_or(0),
         nonce: String::new(),
+        begins: None,
         prompt_sha256: String::new(),
         streamed: request.stream,
     };

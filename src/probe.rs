@@ -63,6 +63,7 @@ impl OneRequest {
             prompt_tokens: 0,
             output_tokens: self.output_tokens,
             nonce: String::new(),
+            begins: None,
             prompt_sha256: String::new(),
             streamed: self.streamed,
         };

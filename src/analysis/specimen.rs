@@ -85,6 +85,7 @@ pub(crate) fn request(trace_id: u64, due: u64) -> Row {
         model_echo: Some("m".into()),
         server_timings: None,
         nonce: "n".into(),
+        begins: None,
         prompt_sha256: "0".repeat(64),
         stamps: StampSource::Kernel,
     }

@@ -10,6 +10,7 @@ use crate::load_point::{ASSUMED_TOKENS_PER_S, Cell, OpenLoop};
 use crate::plan::Plan;
 use crate::reading::printable;
 use crate::target::metrics_source::MetricsSource;
+use crate::workload::ids::PromptForm;
 use bench_engine::engine::WorkerInfo;
 use bench_engine::io::capabilities::Capabilities;
 use bench_engine::io::uring::RingError;
@@ -115,15 +116,20 @@ pub(super) fn announce(plan: &Plan, facts: &RunFacts<'_>, dir: &Path, voice: &Vo
     voice.say(format!("metrics  {}", MetricsSource::words(&server.metrics)));
     load(plan).into_iter().for_each(|line| voice.say(line));
     let cap = plan.workload.max_tokens.map(|n| format!(", outputs {n}")).unwrap_or_default();
+    let form = match plan.workload.prompt_form {
+        PromptForm::Text => String::new(),
+        PromptForm::Ids(range) => format!("; token ids of {range}"),
+    };
     let (mean_in, mean_out) = mean_lengths(plan);
     voice.say(format!(
-        "work     {} x {}{cap}, mean {mean_in:.0} in and {mean_out:.0} out; seed {}; temperature {}, top_p {}; a nonce first in every prompt",
-        workload_name(plan),
-        plan.workload.length_scale,
+        "work     {}{cap}, mean {mean_in:.0} in and {mean_out:.0} out; seed {}; temperature {}, top_p {}{form}; {}",
+        plan.workload.words(),
         plan.workload.seed,
         plan.temperature,
         plan.top_p,
+        plan.workload.cache.words(),
     ));
+    remarks(plan, voice);
     facts.lengths.tell(plan.tokenizer.as_ref(), voice);
     let stamps = if facts.found.stamps { "kernel stamps" } else { "user stamps only: no net, no tare" };
     let on: Vec<String> = facts.workers.iter().map(|w| w.core.to_string()).collect();
@@ -145,10 +151,12 @@ pub(super) fn announce(plan: &Plan, facts: &RunFacts<'_>, dir: &Path, voice: &Vo
     voice.say(format!("records  {}", dir.display()));
 }
 
-fn workload_name(plan: &Plan) -> &'static str {
-    match plan.workload.lengths {
-        crate::workload::Lengths::SeedMix { .. } => "seed-mix",
-        crate::workload::Lengths::Random { .. } => "random",
+/// What the workload has to say of itself.
+fn remarks(plan: &Plan, voice: &Voice) {
+    match plan.workload.remarks(plan.drop, plan.num_prompts, plan.most_measured()) {
+        Ok(said) => said.iter().for_each(|words| voice.say(format!("         {words}"))),
+        // the window that needs the file will fail by it
+        Err(error) => voice.say(format!("WARNING: {error}")),
     }
 }
 
@@ -238,6 +246,7 @@ pub(super) fn dry_run(plan: &Plan, voice: &Voice) {
     if let Some((other, sequence)) = plan.interleave.as_ref().map(|other| &other.url).zip(plan.sequence()) {
         voice.say(format!("in turns with {other}: {}", sequence.letters()));
     }
+    remarks(plan, voice);
     voice.say(format!(
         "{requests} requests, about {:.0} prompt and {:.0} output tokens; at {ASSUMED_TOKENS_PER_S} tokens/s a stream about {:.0} s; nothing was sent",
         mean_in * requests as f64,

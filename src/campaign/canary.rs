@@ -94,6 +94,7 @@ impl Canary {
                 output_tokens: TOKENS,
                 prompt_sha256: hex(&Sha256::digest(&text)),
                 nonce,
+                begins: None,
                 streamed: true,
             };
             let job = Job::new(JOB_IDS | n, self.request.with_json(&self.body.body(&Prompt::Text(text), TOKENS)));

@@ -149,14 +149,15 @@ impl Feeder<'_> {
 
     fn make(&self, trace_id: u64, shape: &Shape, due: Option<Nanos>) -> Job {
         let made = self.prompts.make(self.serial, trace_id, shape);
-        let request = self.request.with_json(&self.body.body(&made.prompt, shape.output_tokens));
+        let request = self.request.with_json(&self.body.body_of(&made));
         let asked = Asked {
             trace_id,
             class: shape.class.clone(),
             phase: if trace_id < self.drop { Phase::Warmup } else { Phase::Measured },
-            prompt_tokens: shape.prompt_tokens,
-            output_tokens: shape.output_tokens,
+            prompt_tokens: made.prompt_tokens,
+            output_tokens: made.output_tokens,
             nonce: made.nonce,
+            begins: made.begins,
             prompt_sha256: made.sha256,
             streamed: self.body.stream,
         };

@@ -170,6 +170,9 @@ impl Campaign<'_> {
             nonces: Nonces::of_run(&self.arm.run_id),
             gauge: self.arm.lengths.gauge,
             tokenizer: self.arm.plan.tokenizer.clone(),
+            cache: self.arm.plan.workload.cache,
+            form: self.arm.plan.workload.prompt_form,
+            drop: self.arm.plan.drop,
         }
     }
 

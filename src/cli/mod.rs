@@ -3,7 +3,7 @@
 
 mod run;
 
-pub use run::{Arm, Connection, InterleaveOrder, Profile, Proof, RunArgs, Stamps, Switch};
+pub use run::{Arm, Connection, Form, InterleaveOrder, Profile, Proof, RunArgs, Stamps, Switch};
 
 use crate::analysis::comparison::metric::Metric;
 use calibration::mock::{Class, ColdStart, Law, SplitWrites};

@@ -77,6 +77,16 @@ pub enum Switch {
     Off,
 }
 
+/// In which form prompts are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    /// Text.
+    Text,
+    /// Token ids.
+    Ids,
+}
+
 /// Sets of protocol defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -203,10 +213,29 @@ run_args! {
     #[arg(long, value_name = "i/n", help_heading = "Load")]
     shard: Option<String>,
 
-    /// seed-mix (70/20/10 % of 200/100, 1000/300, 6000/600 prompt/output tokens) or random [default: seed-mix]
+    /// seed-mix (70/20/10 % of 200/100, 1000/300, 6000/600 prompt/output tokens), random, or drawn lengths in tokens:
+    /// lognormal:in=512/300,out=128/100 and normal:.. (mean/standard deviation of the lengths themselves; with bounds,
+    /// as in=512/300[16..4096], what falls outside is drawn again), uniform:in=16..1024,out=1..256, histogram:FILE (CSV
+    /// or JSONL of input_tokens, output_tokens, count); or texts: sharegpt:FILE (first turn of each conversation, as
+    /// long an answer), jsonl:FILE (prompt with output_tokens, messages, or body with a whole body; 256 tokens where no
+    /// length is given). Texts come in an order of the seed, none again before all were used [default: seed-mix]
     #[arg(long, visible_alias = "dataset-name", value_name = "NAME", help_heading = "Work")]
     workload: Option<String>,
-    /// Multiplies every asked length [default: 1; 0.1 against the built-in mock]
+    /// The file of --workload histogram, sharegpt or jsonl (also: custom) where none stands in it
+    #[arg(long, value_name = "FILE", help_heading = "Work")]
+    dataset_path: Option<PathBuf>,
+    /// What the prompts of a window share: unique (nothing: a nonce is put first), shared-prefix:N (their first N
+    /// tokens) or repeat (one request again and again), both titled CACHE TEST; as-is (texts as their file has them, the
+    /// same in every window). The warm-up never sends what is measured [default: unique]
+    #[arg(long, value_name = "MODE", help_heading = "Work")]
+    cache: Option<String>,
+    /// Drawn prompts as text, or as token ids of exactly the asked length (completions endpoint) [default: text]
+    #[arg(long, value_enum, help_heading = "Work")]
+    prompt_form: Option<Form>,
+    /// Token ids to draw from, both ends included [default: 1000..10000]
+    #[arg(long, value_name = "FIRST..LAST", help_heading = "Work")]
+    token_ids: Option<String>,
+    /// Multiplies every drawn length [default: 1; 0.1 for seed-mix and random against the built-in mock]
     #[arg(long, value_name = "F", help_heading = "Work")]
     length_scale: Option<f64>,
     /// random: prompt length in tokens [default: 1024]

@@ -15,6 +15,8 @@ use crate::load_point::{Cell, Extent};
 use crate::shard::Shard;
 use crate::target::openai::{Api, TokenProof};
 use crate::tokenizer::{BadTokenizer, Tokenizer};
+use crate::workload::cache::Cache;
+use crate::workload::ids::PromptForm;
 use crate::workload::{BadWorkload, Lengths, Workload, hex, nonce};
 use bench_engine::timers::Limits;
 use bench_engine::units::Nanos;
@@ -27,7 +29,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use target::{api_key_env, extra_body, has_user_info};
 use thiserror::Error;
-use work::{lengths, tokenizer};
+use work::{tokenizer, workload};
 
 /// Where the results go.
 #[derive(Clone, Debug, PartialEq)]
@@ -295,8 +297,11 @@ impl Plan {
         }
         // the protocol of the seed is the same against every server
         let shortened = built_in && args.profile != Some(Profile::SeedV1);
-        let scale = args.length_scale.unwrap_or(if shortened { 0.1 } else { 1.0 });
-        let workload = Workload::new(lengths(args)?, scale, seed, args.max_tokens)?;
+        let endpoint = args.endpoint.clone().unwrap_or_else(|| "/v1/chat/completions".to_owned());
+        if !endpoint.starts_with('/') || endpoint.bytes().any(|b| !b.is_ascii_graphic()) {
+            return Err(range("--endpoint", "a path like /v1/chat/completions", endpoint));
+        }
+        let workload = workload(args, Api::of_endpoint(&endpoint), shortened, drop, num_prompts)?;
         let (gap_between_windows_s, _) = seconds("--gap-between-windows", args.gap_between_windows, 0.0, true)?;
         // a schedule with an end is as long as it is
         let goes_on = of_schedule.is_none();
@@ -339,10 +344,6 @@ impl Plan {
                 let allowed = "a URL without user and password (--api-key-env sends a key)";
                 return Err(range(flag, allowed, "one that has them"));
             }
-        }
-        let endpoint = args.endpoint.clone().unwrap_or_else(|| "/v1/chat/completions".to_owned());
-        if !endpoint.starts_with('/') || endpoint.bytes().any(|b| !b.is_ascii_graphic()) {
-            return Err(range("--endpoint", "a path like /v1/chat/completions", endpoint));
         }
         let plan = Plan {
             name: args.name.clone().unwrap_or_else(|| "campaign".to_owned()),
@@ -431,6 +432,8 @@ impl Plan {
             ("another workload".to_owned(), self.workload.lengths == lengths),
             (format!("seed {}", self.workload.seed), self.workload.seed == 7),
             ("other output caps".to_owned(), self.workload.max_tokens.is_none()),
+            (format!("cache {}", self.workload.cache), self.workload.cache == Cache::Unique),
+            (format!("prompts as {}", self.workload.prompt_form), self.workload.prompt_form == PromptForm::Text),
             (format!("temperature {}", self.temperature), self.temperature == 0.0),
             ("not streamed".to_owned(), self.stream),
             ("other request fields".to_owned(), self.extra_body.is_empty() && !self.ignore_eos),
@@ -478,6 +481,15 @@ impl Plan {
     pub fn sequence(&self) -> Option<Sequence> {
         let order = self.interleave.as_ref()?.order;
         Some(Sequence::draw(order, self.workload.seed, self.cells.len(), self.windows))
+    }
+
+    /// Measured requests of the longest window; in closed loop without those of `--min-duration`.
+    pub fn most_measured(&self) -> u64 {
+        let of_window = |cell: &Cell| match cell {
+            Cell::Closed { .. } => self.num_prompts,
+            Cell::Open(open) => open.requests.saturating_sub(self.drop),
+        };
+        self.cells.iter().map(of_window).max().unwrap_or(self.num_prompts)
     }
 
     /// Most connections at once.
@@ -607,7 +619,7 @@ mod tests {
         assert!(with_password.starts_with("--base-url") && !with_password.contains("hidden"), "{with_password}");
         assert!(plan(|a| a.base_url = Some("http://host/a@b".to_owned())).is_ok());
         assert!(words(|a| a.api_key_env = Some("NOPE".to_owned())).contains("not set"));
-        assert!(words(|a| a.workload = Some("sharegpt".to_owned())).contains("seed-mix"));
+        assert!(words(|a| a.workload = Some("sharegtp".to_owned())).contains("seed-mix"));
         assert!(words(|a| a.endpoint = Some("v1".to_owned())).starts_with("--endpoint"));
     }
 

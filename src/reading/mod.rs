@@ -30,8 +30,10 @@ pub struct Asked {
     pub prompt_tokens: u64,
     /// Output length asked for, in tokens.
     pub output_tokens: u64,
-    /// First word of the prompt.
+    /// First word of the prompt, else its `user`.
     pub nonce: String,
+    /// By what the prompt begins, where that is not the nonce.
+    pub begins: Option<String>,
     /// SHA-256 of the prompt, hex.
     pub prompt_sha256: String,
     /// An event stream was asked for.
@@ -489,6 +491,7 @@ impl Reading {
                 .take()
                 .and_then(|t| serde_json::from_str(&without(&t, axis.place.secret)).ok()),
             nonce: asked.nonce.clone(),
+            begins: asked.begins.clone(),
             prompt_sha256: asked.prompt_sha256.clone(),
             stamps: axis.place.stamps,
         }

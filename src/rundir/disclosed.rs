@@ -44,7 +44,8 @@ pub struct Disclosed {
     pub first_sent: Option<FirstSent>,
     /// The first one on a connection that had carried none before.
     pub first_cold: Option<FirstSent>,
-    /// Sent requests whose prompt begins with the same nonce as another one's in this window.
+    /// Sent requests whose prompt begins as another one's in this window does: with the same nonce, or the same shared
+    /// beginning; of prompts that are sent as their file has them, with the same 16 words.
     pub shared_beginnings: u64,
     /// What usage says of the server's cache.
     pub cached: Cached,

@@ -108,12 +108,22 @@ pub struct Row {
     pub model_echo: Option<String>,
     /// `timings` or `metrics` object of the reply, verbatim.
     pub server_timings: Option<serde_json::Value>,
-    /// First word of the prompt: ties the request to a server's log, and keeps caches cold.
+    /// First word of the prompt, else the body's `user`: ties the request to a server's log, and keeps caches cold.
     pub nonce: String,
-    /// SHA-256 of the prompt text, hex.
+    /// By what the prompt begins, where that is not the nonce: those with the same beginning can share a server's cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begins: Option<String>,
+    /// SHA-256 of the prompt (text, ids, or body), hex.
     pub prompt_sha256: String,
     /// Where `arrived` and `wire_out` come from.
     pub stamps: StampSource,
+}
+
+impl Row {
+    /// What the prompt begins with.
+    pub fn beginning(&self) -> &str {
+        self.begins.as_deref().unwrap_or(&self.nonce)
+    }
 }
 
 /// When an event was seen by the harness, and when it had arrived in the kernel.

@@ -1,7 +1,7 @@
 //! Request bodies of the OpenAI API, chat and text. Sampling fields are always sent, so that no server
 //! default decides.
 
-use crate::workload::prompt::Prompt;
+use crate::workload::prompt::{Made, Prompt};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -59,8 +59,17 @@ pub struct BodyTemplate {
 }
 
 impl BodyTemplate {
+    /// The body of a made prompt.
+    pub fn body_of(&self, made: &Made) -> String {
+        self.with_user(&made.prompt, made.output_tokens, made.user.as_deref())
+    }
+
     /// The body for `prompt`, at most `output_tokens` long.
     pub fn body(&self, prompt: &Prompt, output_tokens: u64) -> String {
+        self.with_user(prompt, output_tokens, None)
+    }
+
+    fn with_user(&self, prompt: &Prompt, output_tokens: u64, user: Option<&str>) -> String {
         let mut body = Map::new();
         let put = |body: &mut Map<String, Value>, name: &str, value| body.insert(name.to_owned(), value);
         put(&mut body, "model", json!(self.model));
@@ -102,6 +111,9 @@ impl BodyTemplate {
         }
         if self.token_proof == TokenProof::Ids {
             put(&mut body, "return_token_ids", json!(true));
+        }
+        if let Some(user) = user {
+            put(&mut body, "user", json!(user));
         }
         body.extend(self.extra.clone());
         Value::Object(body).to_string()
@@ -149,6 +161,21 @@ mod tests {
         let replaced = BodyTemplate { extra, ..template() }.body(&hi(), 1);
         assert!(replaced.contains(r#""temperature":0.7"#) && !replaced.contains(r#""temperature":0.0"#), "{replaced}");
         assert_eq!(Api::of_endpoint("/v1/chat/completions"), Api::Chat);
+    }
+
+    #[test]
+    fn a_nonce_beside_the_prompt_is_its_user() {
+        let made = Made {
+            nonce: "n".to_owned(),
+            user: Some("n".to_owned()),
+            begins: None,
+            prompt: Prompt::Ids(vec![7, 9]),
+            prompt_tokens: 2,
+            output_tokens: 1,
+            sha256: String::new(),
+        };
+        assert!(template().body_of(&made).ends_with(r#","user":"n"}"#));
+        assert!(!template().body_of(&Made { user: None, ..made }).contains("user\":\"n"));
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub(super) fn facts(sent: &[&Row], no_gross: bool, no_net: bool) -> Value {
         candidates.min_by_key(|r| (r.submit, r.trace_id)).map(|r| first_sent(r, no_gross, no_net))
     };
     let mut beginnings: BTreeMap<&str, u64> = BTreeMap::new();
-    sent.iter().for_each(|r| *beginnings.entry(&r.nonce).or_default() += 1);
+    sent.iter().for_each(|r| *beginnings.entry(r.beginning()).or_default() += 1);
     json!({
         "kernel_stamped": stamped(StampSource::Kernel),
         "user_stamped": stamped(StampSource::User),

@@ -81,6 +81,16 @@ impl Gauge {
         (tokens as f64 - self.overhead).round().max(1.0) as u64
     }
 
+    /// Words of a piece of a prompt, or of a reply, of `tokens`: without what a template adds; at least 1.
+    pub fn words_inside(&self, tokens: u64) -> u64 {
+        Gauge { overhead: 0.0, ..*self }.words(tokens)
+    }
+
+    /// Tokens of a prompt of `words`; at least 1.
+    pub fn tokens(&self, words: u64) -> u64 {
+        (self.overhead + self.per_word * words as f64).round().max(1.0) as u64
+    }
+
     /// Whether prompts made by the two differ by more than `share` in length, where both are to have `tokens`.
     pub fn differs(&self, other: &Gauge, tokens: u64, share: f64) -> bool {
         let (a, b) = (self.words(tokens) as f64, other.words(tokens) as f64);
@@ -160,6 +170,7 @@ mod tests {
         let templated = Gauge { overhead: 9.0, per_word: 1.25 };
         assert_eq!((templated.words(109), templated.words(3)), (80, 1), "never without the nonce");
         assert_eq!((templated.tokens_of(80), templated.tokens_of(0)), (100, 1), "an answer has no template");
+        assert_eq!((templated.tokens(80), templated.words_inside(100), Gauge::WORD_EACH.tokens(0)), (109, 80, 1));
         assert_eq!((templated.own(109), templated.own(9), templated.own(2)), (100, 1, 1));
     }
 

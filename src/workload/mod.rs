@@ -3,14 +3,31 @@
 //!
 //! Random numbers come from PCG64 (`rand_pcg`'s `Pcg64`, a named generator whose values do not change).
 
+pub mod body;
+pub mod cache;
+pub mod dataset;
+pub mod distributions;
 pub mod exact;
 pub mod gauge;
+pub mod histogram;
+pub mod ids;
+pub mod jsonl;
+pub mod lengths;
+pub mod lines;
 pub mod nonce;
+mod order;
 pub mod prompt;
+mod remarks;
+mod sharegpt;
 mod words;
 
-use rand_core::Rng;
-use rand_pcg::Pcg64;
+pub use lengths::{Class, Lengths};
+
+use cache::Cache;
+use dataset::{Dataset, Selection};
+use ids::PromptForm;
+use lengths::Generated;
+use lines::BadFile;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -19,43 +36,8 @@ use thiserror::Error;
 
 /// The generator's name, as plans record it.
 pub const GENERATOR: &str = "pcg64 (rand_pcg)";
-
-/// Streams of the generator, one for each use.
-const ORDER: u128 = 1;
-const LENGTHS: u128 = 2;
-
-/// A kind of request in a mix.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Class {
-    /// Its name in records.
-    pub name: String,
-    /// Share of the requests, in parts of all parts.
-    pub parts: u32,
-    /// Prompt length in tokens, before scaling.
-    pub prompt_tokens: u64,
-    /// Output length in tokens, before scaling.
-    pub output_tokens: u64,
-}
-
-/// Which lengths are asked for.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "name", rename_all = "kebab-case")]
-pub enum Lengths {
-    /// Classes in exact shares: the seed's 70/20/10.
-    SeedMix {
-        /// The classes.
-        classes: Vec<Class>,
-    },
-    /// Uniform within `L(1-r)..=L(1+r)`, prompt and output each.
-    Random {
-        /// Prompt tokens.
-        input_len: u64,
-        /// Output tokens.
-        output_len: u64,
-        /// r, 0 to 1.
-        range_ratio: f64,
-    },
-}
+/// Output length of texts that come without one, in tokens: vLLM's for the same files.
+pub const DEFAULT_OUTPUT_TOKENS: u64 = 256;
 
 /// A workload, ready to be asked for any request of any window.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -63,12 +45,16 @@ pub struct Workload {
     /// Which lengths.
     #[serde(flatten)]
     pub lengths: Lengths,
-    /// Multiplies every asked length.
+    /// Multiplies every drawn length; 1 for texts from a file.
     pub length_scale: f64,
     /// Of order, lengths and words.
     pub seed: u64,
     /// Replaces every output length.
     pub max_tokens: Option<u64>,
+    /// What the prompts of a window share.
+    pub cache: Cache,
+    /// Text or token ids.
+    pub prompt_form: PromptForm,
     /// See [`GENERATOR`].
     pub generator: &'static str,
 }
@@ -78,9 +64,10 @@ pub struct Workload {
 pub struct Shape {
     /// Class name.
     pub class: String,
-    /// Prompt length in tokens, at least 1.
+    /// Prompt length in tokens, at least 1. Of a text or a body: its words, with those that are put in front of it; how
+    /// many tokens they are is the gauge's to say.
     pub prompt_tokens: u64,
-    /// Output length in tokens, at least 1.
+    /// Output length in tokens, at least 1. Of a conversation: words of its answer.
     pub output_tokens: u64,
     /// Where its prompt comes from.
     pub content: Content,
@@ -95,6 +82,13 @@ pub enum Content {
     Text(String),
     /// A whole body of somebody's.
     Body(Map<String, Value>),
+    /// A turn of somebody's, and the length of the answer it had, which is the length that is asked for.
+    Conversation {
+        /// The turn.
+        prompt: String,
+        /// Words of the answer.
+        answer_words: u64,
+    },
 }
 
 /// A workload that cannot be.
@@ -103,9 +97,25 @@ pub enum BadWorkload {
     /// The file that requests come from.
     #[error("the workload cannot be read: {0}")]
     File(#[from] io::Error),
+    /// What stands in it.
+    #[error("the workload cannot be read: {0}")]
+    Content(#[from] BadFile),
     /// Not one of ours.
-    #[error("unknown workload {0:?}: choose seed-mix or random")]
+    #[error(
+        "unknown workload {0:?}: choose seed-mix, random, lognormal:.., normal:.., uniform:.., histogram:FILE, \
+         sharegpt:FILE or jsonl:FILE"
+    )]
     Unknown(String),
+    /// The words after a name.
+    #[error("--workload {given}: {text}; an example: {example}")]
+    Form {
+        /// What was given.
+        given: String,
+        /// What is wrong with it.
+        text: String,
+        /// A good one.
+        example: &'static str,
+    },
     /// A number out of range.
     #[error("{flag} must be {range}, not {got}")]
     Range {
@@ -116,31 +126,27 @@ pub enum BadWorkload {
         /// What it is.
         got: String,
     },
-}
-
-impl Lengths {
-    /// 70 % of 200 in, 100 out; 20 % of 1,000 in, 300 out; 10 % of 6,000 in, 600 out.
-    pub fn seed_mix() -> Self {
-        let class = |name: &str, parts, prompt_tokens, output_tokens| Class {
-            name: name.to_owned(),
-            parts,
-            prompt_tokens,
-            output_tokens,
-        };
-        let classes = vec![class("short", 7, 200, 100), class("medium", 2, 1000, 300), class("long", 1, 6000, 600)];
-        Lengths::SeedMix { classes }
-    }
+    /// Parts that do not fit.
+    #[error("{0}")]
+    Unfit(String),
 }
 
 impl Workload {
-    /// A checked workload.
+    /// A checked workload: prompts as text, each with a nonce in front.
     ///
     /// # Errors
-    /// [`BadWorkload::Range`].
+    /// [`BadWorkload::Range`], [`BadWorkload::Unfit`].
     pub fn new(lengths: Lengths, length_scale: f64, seed: u64, max_tokens: Option<u64>) -> Result<Self, BadWorkload> {
         if !(length_scale.is_finite() && length_scale > 0.0 && length_scale <= 1000.0) {
             let got = length_scale.to_string();
             return Err(BadWorkload::Range { flag: "--length-scale", range: "above 0, at most 1000", got });
+        }
+        if lengths.dataset().is_some() && length_scale != 1.0 {
+            let words = format!(
+                "--length-scale {length_scale} cannot be: the prompts of {} are texts, and only drawn lengths can be scaled; leave it out",
+                lengths.name()
+            );
+            return Err(BadWorkload::Unfit(words));
         }
         if let Lengths::Random { input_len, output_len, range_ratio } = lengths {
             if !(0.0..=1.0).contains(&range_ratio) {
@@ -158,7 +164,29 @@ impl Workload {
         if max_tokens == Some(0) {
             return Err(BadWorkload::Range { flag: "--max-tokens", range: "at least 1", got: "0".to_owned() });
         }
-        Ok(Workload { lengths, length_scale, seed, max_tokens, generator: GENERATOR })
+        let (cache, prompt_form) = (Cache::Unique, PromptForm::Text);
+        Ok(Workload { lengths, length_scale, seed, max_tokens, cache, prompt_form, generator: GENERATOR })
+    }
+
+    /// The same with prompts that share `cache` and are sent in `form`.
+    ///
+    /// # Errors
+    /// [`BadWorkload::Unfit`].
+    pub fn with(self, cache: Cache, prompt_form: PromptForm) -> Result<Self, BadWorkload> {
+        let (name, from_file) = (self.lengths.name(), self.lengths.dataset().is_some());
+        if cache == Cache::AsIs && !from_file {
+            let words = format!(
+                "--cache as-is cannot be: the prompts of {name} are made here, no file has them; choose unique, shared-prefix:N or repeat"
+            );
+            return Err(BadWorkload::Unfit(words));
+        }
+        if prompt_form != PromptForm::Text && from_file {
+            let words = format!(
+                "--prompt-form ids cannot be: {name} has texts of its own; leave it out, or choose a workload of drawn lengths"
+            );
+            return Err(BadWorkload::Unfit(words));
+        }
+        Ok(Workload { cache, prompt_form, ..self })
     }
 
     /// What the requests of a window ask for, in order of trace id: `drop` warm-up requests, `kept` measured ones, and
@@ -167,17 +195,75 @@ impl Workload {
     /// # Errors
     /// The file they come from cannot be read; each item as well.
     pub fn shapes(&self, drop: u64, kept: u64) -> io::Result<Box<dyn Iterator<Item = io::Result<Shape>> + '_>> {
-        Ok(Box::new(self.generated(drop, kept).map(Ok)))
+        let each = self.unrepeated(drop, kept)?;
+        if self.cache != Cache::Repeat {
+            return Ok(each);
+        }
+        // the first measured request again and again
+        let mut again = None;
+        let repeated = (0_u64..).zip(each).map(move |(trace_id, shape)| {
+            let shape = shape?;
+            Ok(if trace_id < drop { shape } else { again.get_or_insert(shape).clone() })
+        });
+        Ok(Box::new(repeated))
     }
 
-    /// Shares are exact in each of the first two parts, and in every ten after them.
+    fn unrepeated(&self, drop: u64, kept: u64) -> io::Result<Box<dyn Iterator<Item = io::Result<Shape>> + '_>> {
+        let capped = |shape: Shape| Shape { output_tokens: self.max_tokens.unwrap_or(shape.output_tokens), ..shape };
+        let Some(dataset) = self.lengths.dataset() else {
+            return Ok(Box::new(self.generated(drop, kept).map(move |shape| Ok(capped(shape)))));
+        };
+        let Selection { warm_up, measured } = dataset.select(self.seed, drop, kept).map_err(io::Error::other)?;
+        let pick = move |part: &[u32], at: u64| part[(at % part.len() as u64) as usize];
+        let shapes = (0_u64..).map(move |trace_id| {
+            let place = match trace_id.checked_sub(drop) {
+                None => pick(&warm_up, trace_id),
+                Some(at) => pick(&measured, at),
+            };
+            self.of_file(dataset, place)
+        });
+        Ok(Box::new(shapes))
+    }
+
     fn generated(&self, drop: u64, kept: u64) -> Generated<'_> {
-        let pcg = |stream| Pcg64::new(u128::from(self.seed), stream);
-        let sizes = vec![kept, drop];
-        Generated { workload: self, order: pcg(ORDER), lengths: pcg(LENGTHS), block: Vec::new(), sizes }
+        Generated::new(&self.lengths, self.length_scale, self.seed, drop, kept)
     }
 
-    /// Names what a window asks for in a plan: the hash of every length, in order.
+    fn of_file(&self, dataset: &Dataset, place: u32) -> io::Result<Shape> {
+        let mut entry = dataset.entry(place)?;
+        let mut output_tokens = entry.output_tokens.unwrap_or(DEFAULT_OUTPUT_TOKENS);
+        if let Content::Conversation { answer_words, .. } = &entry.content {
+            output_tokens = *answer_words;
+        }
+        if let Some(cap) = self.max_tokens {
+            output_tokens = cap;
+            entry.content = match entry.content {
+                Content::Conversation { prompt, .. } => Content::Text(prompt),
+                Content::Body(mut fields) => {
+                    // what a body asks for itself would win over what is asked for here
+                    fields.shift_remove("max_tokens");
+                    if fields.contains_key("max_completion_tokens") {
+                        fields.insert("max_completion_tokens".to_owned(), cap.into());
+                    }
+                    Content::Body(fields)
+                }
+                other => other,
+            };
+        }
+        let in_front = match self.cache {
+            Cache::AsIs => 0,
+            Cache::Unique | Cache::Repeat => 1,
+            Cache::SharedPrefix { tokens } => tokens + 1,
+        };
+        Ok(Shape {
+            class: self.lengths.name().to_owned(),
+            prompt_tokens: (entry.prompt_words + in_front).max(1),
+            output_tokens,
+            content: entry.content,
+        })
+    }
+
+    /// Names what a window asks for in a plan: the hash of every length and every text of somebody's, in order.
     ///
     /// # Errors
     /// As for [`Workload::shapes`].
@@ -186,15 +272,18 @@ impl Workload {
         for shape in self.shapes(drop, kept)?.take((drop + kept) as usize) {
             let shape = shape?;
             hash.update(format!("{} {} {}\n", shape.class, shape.prompt_tokens, shape.output_tokens));
+            match &shape.content {
+                Content::Words => {}
+                Content::Text(text) | Content::Conversation { prompt: text, .. } => hash.update(format!("{text}\n")),
+                Content::Body(fields) => hash.update(Value::Object(fields.clone()).to_string() + "\n"),
+            }
         }
         Ok(hex(&hash.finalize()))
     }
 
     /// Whether prompts are made of words or of somebody's text, so that it must be known how many tokens a word has.
     pub fn is_of_words(&self) -> bool {
-        match self.lengths {
-            Lengths::SeedMix { .. } | Lengths::Random { .. } => true,
-        }
+        self.prompt_form == PromptForm::Text
     }
 
     /// Mean prompt and output length of a window, in tokens.
@@ -210,10 +299,6 @@ impl Workload {
         let n = n.max(1) as f64;
         Ok((prompt as f64 / n, output as f64 / n))
     }
-
-    fn scaled(&self, tokens: u64) -> u64 {
-        ((tokens as f64 * self.length_scale).round() as u64).max(1)
-    }
 }
 
 /// Lower-case hex.
@@ -221,147 +306,5 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Shapes drawn from the seed, in order of trace id, without end.
-struct Generated<'a> {
-    workload: &'a Workload,
-    order: Pcg64,
-    lengths: Pcg64,
-    /// Classes of the current part, last one next.
-    block: Vec<usize>,
-    /// Sizes of the parts to come, last one next; tens after them.
-    sizes: Vec<u64>,
-}
-
-impl Iterator for Generated<'_> {
-    type Item = Shape;
-
-    fn next(&mut self) -> Option<Shape> {
-        let shape = match &self.workload.lengths {
-            Lengths::SeedMix { classes } => {
-                while self.block.is_empty() {
-                    let size = self.sizes.pop().unwrap_or(10);
-                    self.block = quotas(classes, size);
-                    shuffle(&mut self.block, &mut self.order);
-                }
-                let class = &classes[self.block.pop()?];
-                Shape {
-                    class: class.name.clone(),
-                    prompt_tokens: self.workload.scaled(class.prompt_tokens),
-                    output_tokens: self.workload.scaled(class.output_tokens),
-                    content: Content::Words,
-                }
-            }
-            Lengths::Random { input_len, output_len, range_ratio } => {
-                let mut draw = |len: u64| {
-                    let (lo, hi) = (len as f64 * (1.0 - range_ratio), len as f64 * (1.0 + range_ratio));
-                    let (lo, hi) = (lo.ceil() as u64, hi.floor() as u64);
-                    self.workload.scaled(lo + below(&mut self.lengths, hi - lo + 1))
-                };
-                Shape {
-                    class: "random".to_owned(),
-                    prompt_tokens: draw(*input_len),
-                    output_tokens: draw(*output_len),
-                    content: Content::Words,
-                }
-            }
-        };
-        Some(Shape { output_tokens: self.workload.max_tokens.unwrap_or(shape.output_tokens), ..shape })
-    }
-}
-
-/// `size` class indexes in exact shares; what does not divide goes to the largest remainders.
-fn quotas(classes: &[Class], size: u64) -> Vec<usize> {
-    let parts: u64 = classes.iter().map(|c| u64::from(c.parts)).sum();
-    let mut counts: Vec<u64> = classes.iter().map(|c| size * u64::from(c.parts) / parts).collect();
-    let mut by_remainder: Vec<usize> = (0..classes.len()).collect();
-    by_remainder.sort_by_key(|i| std::cmp::Reverse(size * u64::from(classes[*i].parts) % parts));
-    let missing = size - counts.iter().sum::<u64>();
-    by_remainder.iter().take(missing as usize).for_each(|i| counts[*i] += 1);
-    counts.iter().enumerate().flat_map(|(i, n)| std::iter::repeat_n(i, *n as usize)).collect()
-}
-
-/// Fisher and Yates.
-fn shuffle(items: &mut [usize], rng: &mut Pcg64) {
-    for i in (1..items.len()).rev() {
-        items.swap(i, below(rng, i as u64 + 1) as usize);
-    }
-}
-
-/// Uniform in `0..n`, by rejection: no bias, and the same on every machine.
-fn below(rng: &mut Pcg64, n: u64) -> u64 {
-    assert!(n > 0, "nothing is below 0");
-    let limit = u64::MAX - u64::MAX % n;
-    loop {
-        let x = rng.next_u64();
-        if x < limit {
-            return x % n;
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeMap;
-
-    fn mix(scale: f64) -> Workload {
-        Workload::new(Lengths::seed_mix(), scale, 7, None).expect("in range")
-    }
-
-    fn count(shapes: impl Iterator<Item = Shape>) -> BTreeMap<String, usize> {
-        shapes.fold(BTreeMap::new(), |mut n, s| {
-            *n.entry(s.class).or_default() += 1;
-            n
-        })
-    }
-
-    #[test]
-    fn quotas_are_exact_in_warm_up_and_measured_part() {
-        let w = mix(1.0);
-        let all: Vec<Shape> = w.generated(10, 300).take(330).collect();
-        let expect =
-            |l, m, s| BTreeMap::from([("long".to_owned(), l), ("medium".to_owned(), m), ("short".to_owned(), s)]);
-        assert_eq!(count(all[..10].iter().cloned()), expect(1, 2, 7));
-        assert_eq!(count(all[10..310].iter().cloned()), expect(30, 60, 210));
-        assert_eq!(count(all[310..320].iter().cloned()), expect(1, 2, 7));
-    }
-
-    #[test]
-    fn lengths_scale_and_never_vanish() {
-        let shapes: Vec<Shape> = mix(0.001).generated(0, 10).take(10).collect();
-        assert!(shapes.iter().all(|s| s.prompt_tokens >= 1 && s.output_tokens >= 1));
-        let tenth: Vec<Shape> = mix(0.1).generated(0, 10).take(10).collect();
-        assert!(tenth.iter().any(|s| s.prompt_tokens == 600 && s.output_tokens == 60));
-    }
-
-    #[test]
-    fn random_lengths_fill_their_range() {
-        let lengths = Lengths::Random { input_len: 10, output_len: 4, range_ratio: 0.5 };
-        let w = Workload::new(lengths, 1.0, 3, None).expect("in range");
-        let seen: Vec<u64> = w.generated(0, 1).take(2000).map(|s| s.prompt_tokens).collect();
-        assert_eq!((seen.iter().min(), seen.iter().max()), (Some(&5), Some(&15)));
-        let capped = Workload { max_tokens: Some(9), ..w };
-        assert!(capped.generated(0, 1).take(50).all(|s| s.output_tokens == 9));
-    }
-
-    #[test]
-    fn the_order_is_pinned() {
-        // a golden vector: this order is what seed 7 means, in every release
-        let classes: String =
-            mix(1.0).generated(10, 300).take(20).map(|s| s.class.chars().next().unwrap_or('?')).collect();
-        assert_eq!(classes, GOLDEN_ORDER);
-        assert_eq!(mix(1.0).trace_hash(10, 300).expect("no file"), mix(1.0).trace_hash(10, 300).expect("no file"));
-        assert_ne!(mix(1.0).trace_hash(10, 300).expect("no file"), mix(0.1).trace_hash(10, 300).expect("no file"));
-    }
-
-    const GOLDEN_ORDER: &str = "msslsssmsssslmssssms";
-
-    #[test]
-    fn nonsense_is_refused_by_name() {
-        let refused = |l, s| Workload::new(l, s, 7, None).expect_err("refused").to_string();
-        assert!(refused(Lengths::seed_mix(), 0.0).starts_with("--length-scale"));
-        assert!(refused(Lengths::seed_mix(), f64::NAN).starts_with("--length-scale"));
-        let bad = Lengths::Random { input_len: 1, output_len: 1, range_ratio: 1.5 };
-        assert!(refused(bad, 1.0).starts_with("--random-range-ratio"));
-    }
-}
+mod tests;

@@ -9,8 +9,8 @@ const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 const LETTERS: u32 = 8;
 const HALF_BITS: u32 = 20;
 const HALF_MASK: u64 = (1 << HALF_BITS) - 1;
-/// Requests of one window that can be told apart.
-pub const MAX_TRACE_ID: u64 = (1 << 24) - 1;
+/// Requests of one window that can be told apart. The two numbers above it are those of the window itself.
+pub const MAX_TRACE_ID: u64 = (1 << 24) - 3;
 /// Windows of one run that can be told apart.
 pub const MAX_WINDOWS: u64 = 1 << 16;
 
@@ -33,9 +33,26 @@ impl Nonces {
     /// # Panics
     /// Above [`MAX_TRACE_ID`] or [`MAX_WINDOWS`]: plans keep to them.
     pub fn nonce(&self, serial: u64, trace_id: u64) -> String {
+        letters(self.number(serial, trace_id))
+    }
+
+    /// The same as a number below 2^40.
+    ///
+    /// # Panics
+    /// As [`Nonces::nonce`].
+    pub fn number(&self, serial: u64, trace_id: u64) -> u64 {
         assert!(serial < MAX_WINDOWS && trace_id <= MAX_TRACE_ID, "plans keep windows and requests within the nonce");
-        let n = self.permute(serial << 24 | trace_id);
-        (0..LETTERS).rev().map(|i| char::from(ALPHABET[(n >> (5 * i)) as usize & 31])).collect()
+        self.permute(serial << 24 | trace_id)
+    }
+
+    /// What the prompts of a window have in common where they have something in common, as a number below 2^40: no
+    /// request and no other window of the run has it, and the warm-up has one of its own.
+    ///
+    /// # Panics
+    /// Above [`MAX_WINDOWS`].
+    pub fn of_window(&self, serial: u64, warm_up: bool) -> u64 {
+        assert!(serial < MAX_WINDOWS, "plans keep windows within the nonce");
+        self.permute(serial << 24 | (MAX_TRACE_ID + 1 + u64::from(warm_up)))
     }
 
     /// A Feistel network of four rounds on two halves of 20 bits: one to one, whatever the round function.
@@ -47,6 +64,11 @@ impl Nonces {
         });
         left << HALF_BITS | right
     }
+}
+
+/// A number below 2^40 as a word.
+pub(super) fn letters(number: u64) -> String {
+    (0..LETTERS).rev().map(|i| char::from(ALPHABET[(number >> (5 * i)) as usize & 31])).collect()
 }
 
 #[cfg(test)]
@@ -61,6 +83,14 @@ mod tests {
             (0..8).flat_map(|w| (0..5_000).map(move |t| (w, t))).map(|(w, t)| nonces.nonce(w, t)).collect();
         assert_eq!(all.len(), 40_000);
         assert!(all.iter().all(|n| n.len() == 8 && n.bytes().all(|b| ALPHABET.contains(&b))));
+    }
+
+    #[test]
+    fn windows_have_numbers_that_no_request_has() {
+        let nonces = Nonces::of_run("r1");
+        let windows = (0..50).flat_map(|serial| [false, true].map(|warm_up| nonces.of_window(serial, warm_up)));
+        let requests = (0..50).flat_map(|serial| [0, 1, MAX_TRACE_ID].map(|id| nonces.number(serial, id)));
+        assert_eq!(windows.chain(requests).collect::<HashSet<_>>().len(), 250);
     }
 
     #[test]

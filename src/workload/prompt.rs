@@ -1,10 +1,13 @@
 //! Prompts. A made one is text: the nonce, then common English words, most of them one token in most vocabularies. How
 //! many words an asked length takes is [`Gauge`]'s to say; what the server counted is in the record.
 
+use super::cache::Cache;
 use super::gauge::Gauge;
-use super::nonce::Nonces;
+use super::ids::{IdRange, PromptForm};
+use super::nonce::{Nonces, letters};
+use super::order::shuffle;
 use super::words::WORDS;
-use super::{Content, Shape, hex, shuffle};
+use super::{Content, Shape, body, dataset, hex};
 use crate::tokenizer::Tokenizer;
 use rand_core::Rng;
 use rand_pcg::Pcg64;
@@ -25,10 +28,19 @@ pub enum Prompt {
 /// A prompt with what records say of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Made {
-    /// Its first word.
+    /// Of this request alone: the prompt's first word, else `user`.
     pub nonce: String,
+    /// Sent as the body's field `user`, so that a server's log knows the request: the nonce, where the prompt does not
+    /// begin with it.
+    pub user: Option<String>,
+    /// By what the prompt begins, where that is not the nonce: those with the same beginning can share a server's cache.
+    pub begins: Option<String>,
     /// The prompt.
     pub prompt: Prompt,
+    /// Asked prompt length in tokens.
+    pub prompt_tokens: u64,
+    /// Asked output length in tokens.
+    pub output_tokens: u64,
     /// SHA-256 of the text, of the ids in decimal with commas, or of the body; hex.
     pub sha256: String,
 }
@@ -44,27 +56,155 @@ pub struct PromptMaker {
     pub gauge: Gauge,
     /// Counts the tokens of made text, less the gauge's overhead; without it the gauge's words are made.
     pub tokenizer: Option<Tokenizer>,
+    /// What the prompts of a window share.
+    pub cache: Cache,
+    /// Text or ids.
+    pub form: PromptForm,
+    /// Warm-up requests: those with a smaller trace id.
+    pub drop: u64,
+}
+
+/// The words of a shared prefix are those of this trace id, which no request has.
+const PREFIX_ID: u64 = u64::MAX;
+
+/// How a prompt begins.
+enum Opening {
+    /// With the request's nonce.
+    Nonce,
+    /// With the number of the window, and goes on like the first measured prompt.
+    Same(u64),
+    /// With so many tokens that begin with the number of the window; then the request's nonce.
+    Prefix { window: u64, tokens: u64 },
+    /// As its file has it.
+    AsIs,
 }
 
 impl PromptMaker {
     /// The prompt of request `trace_id` of window number `serial` of the run.
     pub fn make(&self, serial: u64, trace_id: u64, shape: &Shape) -> Made {
         let nonce = self.nonces.nonce(serial, trace_id);
-        let prompt = match &shape.content {
-            Content::Words => Prompt::Text(self.words(trace_id, &nonce, shape.prompt_tokens)),
-            Content::Text(text) => Prompt::Text(format!("{nonce} {text}")),
-            Content::Body(body) => Prompt::Body(body.clone()),
+        let opening = self.opening(serial, trace_id);
+        let asked = (shape.prompt_tokens, shape.output_tokens);
+        let (prompt, (prompt_tokens, output_tokens)) = match &shape.content {
+            Content::Words => match self.form {
+                PromptForm::Text => (Prompt::Text(self.words(&opening, trace_id, &nonce, shape.prompt_tokens)), asked),
+                PromptForm::Ids(range) => {
+                    let number = self.nonces.number(serial, trace_id);
+                    (Prompt::Ids(self.ids(range, &opening, trace_id, number, shape.prompt_tokens)), asked)
+                }
+            },
+            Content::Text(text) => {
+                let text = self.opened(&opening, &nonce, text);
+                let tokens = self.tokens(&text);
+                (Prompt::Text(text), (tokens, shape.output_tokens))
+            }
+            Content::Conversation { prompt, answer_words } => {
+                let text = self.opened(&opening, &nonce, prompt);
+                let tokens = self.tokens(&text);
+                (Prompt::Text(text), (tokens, self.gauge.tokens_of(*answer_words)))
+            }
+            Content::Body(fields) => {
+                let mut fields = fields.clone();
+                if let Some(words) = self.before(&opening, &nonce) {
+                    // readers refuse bodies that have no place for it
+                    body::mark(&mut fields, &words);
+                }
+                let tokens = self.gauge.tokens(body::words(&fields));
+                (Prompt::Body(fields), (tokens, shape.output_tokens))
+            }
+        };
+        let begins = match opening {
+            Opening::Nonce => None,
+            Opening::Same(window) | Opening::Prefix { window, .. } => Some(letters(window)),
+            Opening::AsIs => dataset::beginning(&shape.content),
+        };
+        let first_word = matches!((&opening, &prompt), (Opening::Nonce, Prompt::Text(_)));
+        let user = match &prompt {
+            // a body that is sent as it is keeps its own
+            Prompt::Body(fields) if matches!(opening, Opening::AsIs) && fields.contains_key("user") => None,
+            _ => (!first_word).then(|| nonce.clone()),
         };
         let sha256 = prompt.sha256();
-        Made { nonce, prompt, sha256 }
+        Made { nonce, user, begins, prompt, prompt_tokens, output_tokens, sha256 }
     }
 
-    fn words(&self, trace_id: u64, nonce: &str, tokens: u64) -> String {
-        match &self.tokenizer {
-            Some(tokenizer) => tokenizer.text(self.seed, trace_id, nonce, self.gauge.own(tokens)).text,
-            None => text(self.seed, trace_id, nonce, self.gauge.words(tokens)),
+    fn opening(&self, serial: u64, trace_id: u64) -> Opening {
+        let warm_up = trace_id < self.drop;
+        match self.cache {
+            Cache::Unique => Opening::Nonce,
+            Cache::Repeat if warm_up => Opening::Nonce,
+            Cache::Repeat => Opening::Same(self.nonces.of_window(serial, false)),
+            Cache::SharedPrefix { tokens } => {
+                Opening::Prefix { window: self.nonces.of_window(serial, warm_up), tokens }
+            }
+            Cache::AsIs => Opening::AsIs,
         }
     }
+
+    fn words(&self, opening: &Opening, trace_id: u64, nonce: &str, tokens: u64) -> String {
+        let all = self.gauge.own(tokens);
+        match opening {
+            Opening::Nonce | Opening::AsIs => self.piece(trace_id, nonce, all),
+            Opening::Same(window) => self.piece(self.drop, &letters(*window), all),
+            Opening::Prefix { window, tokens } => {
+                let prefix = self.piece(PREFIX_ID, &letters(*window), all.min(*tokens));
+                match all.checked_sub(*tokens) {
+                    None | Some(0) => prefix,
+                    Some(own) => format!("{prefix} {}", self.piece(trace_id, nonce, own)),
+                }
+            }
+        }
+    }
+
+    /// Text of `tokens` that begins with `first` and goes on with the words of `trace_id`.
+    fn piece(&self, trace_id: u64, first: &str, tokens: u64) -> String {
+        match &self.tokenizer {
+            Some(tokenizer) => tokenizer.text(self.seed, trace_id, first, tokens).text,
+            None => text(self.seed, trace_id, first, self.gauge.words_inside(tokens)),
+        }
+    }
+
+    /// Tokens of a text of somebody's as a prompt.
+    fn tokens(&self, text: &str) -> u64 {
+        match &self.tokenizer {
+            Some(tokenizer) => (tokenizer.count(text) as f64 + self.gauge.overhead).round().max(1.0) as u64,
+            None => self.gauge.tokens(count(text)),
+        }
+    }
+
+    /// What is put in front of a text of somebody's.
+    fn before(&self, opening: &Opening, nonce: &str) -> Option<String> {
+        match opening {
+            Opening::Nonce => Some(nonce.to_owned()),
+            Opening::Same(window) => Some(letters(*window)),
+            Opening::Prefix { window, tokens } => {
+                Some(format!("{} {nonce}", self.piece(PREFIX_ID, &letters(*window), *tokens)))
+            }
+            Opening::AsIs => None,
+        }
+    }
+
+    fn opened(&self, opening: &Opening, nonce: &str, text: &str) -> String {
+        self.before(opening, nonce).map_or_else(|| text.to_owned(), |words| format!("{words} {text}"))
+    }
+
+    /// `tokens` ids exactly.
+    fn ids(&self, range: IdRange, opening: &Opening, trace_id: u64, number: u64, tokens: u64) -> Vec<u32> {
+        let own = |start: u64, of: u64| range.nonce(start).into_iter().chain(range.draw(self.seed, of, tokens));
+        let all = tokens as usize;
+        match opening {
+            Opening::Nonce | Opening::AsIs => own(number, trace_id).take(all).collect(),
+            Opening::Same(window) => own(*window, self.drop).take(all).collect(),
+            Opening::Prefix { window, tokens } => {
+                own(*window, PREFIX_ID).take(*tokens as usize).chain(own(number, trace_id)).take(all).collect()
+            }
+        }
+    }
+}
+
+/// Words of `text`.
+fn count(text: &str) -> u64 {
+    text.split_whitespace().count() as u64
 }
 
 impl Prompt {
@@ -115,6 +255,7 @@ pub fn even_text(nonce: &str, words: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ids::DEFAULT_IDS;
     use super::*;
     use std::collections::HashSet;
 
@@ -147,5 +288,175 @@ mod tests {
     fn the_list_is_256_different_short_words() {
         assert_eq!(WORDS.iter().collect::<HashSet<_>>().len(), 256);
         assert!(WORDS.iter().all(|w| (2..=6).contains(&w.len()) && w.bytes().all(|b| b.is_ascii_lowercase())));
+    }
+
+    fn maker(cache: Cache, form: PromptForm) -> PromptMaker {
+        let nonces = Nonces::of_run("r1");
+        PromptMaker { seed: 7, nonces, gauge: Gauge::WORD_EACH, tokenizer: None, cache, form, drop: 3 }
+    }
+
+    fn shape(content: Content, prompt_tokens: u64) -> Shape {
+        Shape { class: "c".to_owned(), prompt_tokens, output_tokens: 5, content }
+    }
+
+    const MODES: [Cache; 3] = [Cache::Unique, Cache::SharedPrefix { tokens: 20 }, Cache::Repeat];
+
+    fn contents() -> Vec<Content> {
+        let fields = serde_json::json!({"messages": [{"role": "user", "content": "as they said"}]});
+        let Value::Object(fields) = fields else { panic!("an object") };
+        let prompt = "as they said".to_owned();
+        let conversation = Content::Conversation { prompt: prompt.clone(), answer_words: 9 };
+        vec![Content::Words, Content::Text(prompt), conversation, Content::Body(fields)]
+    }
+
+    #[test]
+    fn warm_up_and_measured_prompts_are_never_the_same() {
+        for (cache, form) in MODES.into_iter().flat_map(|c| [(c, PromptForm::Text), (c, PromptForm::Ids(DEFAULT_IDS))])
+        {
+            let maker = maker(cache, form);
+            for content in contents() {
+                // longer than the prefix, and its beginning only
+                for tokens in [60, 12] {
+                    let shape = shape(content.clone(), tokens);
+                    let hashes = |ids: std::ops::Range<u64>| -> HashSet<(u64, String)> {
+                        let of = |id| (0..3).map(move |serial| (serial, id));
+                        ids.flat_map(of).map(|(serial, id)| (0, maker.make(serial, id, &shape).sha256)).collect()
+                    };
+                    let (warm_up, measured) = (hashes(0..3), hashes(3..30));
+                    assert!(warm_up.is_disjoint(&measured), "{cache} {form} {content:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn windows_and_runs_share_no_prompt_and_no_beginning() {
+        for (cache, form) in MODES.into_iter().flat_map(|c| [(c, PromptForm::Text), (c, PromptForm::Ids(DEFAULT_IDS))])
+        {
+            let runs = ["r1", "r2"].map(|run| PromptMaker { nonces: Nonces::of_run(run), ..maker(cache, form) });
+            for content in contents() {
+                let shape = shape(content, 60);
+                let of = |run: usize, serial: u64| -> HashSet<String> {
+                    let made = (0..20).map(|id| runs[run].make(serial, id, &shape));
+                    made.flat_map(|made| [Some(made.sha256), made.begins]).flatten().collect()
+                };
+                let all = [of(0, 0), of(0, 1), of(1, 0)];
+                for (a, b) in [(0, 1), (0, 2), (1, 2)] {
+                    assert!(all[a].is_disjoint(&all[b]), "{cache} {form}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn four_threads_with_a_hundred_prompts_each_make_four_hundred() {
+        let maker = maker(Cache::Unique, PromptForm::Text);
+        let hashes: HashSet<String> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|serial| {
+                    let maker = maker.clone();
+                    let of = move |id| maker.make(serial, id, &shape(Content::Words, 50)).sha256;
+                    scope.spawn(move || (0..100).map(of).collect::<Vec<_>>())
+                })
+                .collect();
+            threads.into_iter().flat_map(|thread| thread.join().expect("made")).collect()
+        });
+        assert_eq!(hashes.len(), 400);
+    }
+
+    #[test]
+    fn prompts_do_not_all_start_alike() {
+        let maker = maker(Cache::Unique, PromptForm::Text);
+        for content in contents() {
+            let starts: HashSet<String> = (0..100)
+                .map(|id| match maker.make(0, id, &shape(content.clone(), 50)).prompt {
+                    Prompt::Text(text) => text.chars().take(4).collect(),
+                    Prompt::Body(fields) => fields["messages"][0]["content"].to_string().chars().take(5).collect(),
+                    Prompt::Ids(_) => String::new(),
+                })
+                .collect();
+            assert!(starts.len() > 95, "{content:?}: {}", starts.len());
+        }
+    }
+
+    #[test]
+    fn what_a_window_shares_is_what_was_asked() {
+        let text_of = |made: Made| match made.prompt {
+            Prompt::Text(text) => text,
+            other => panic!("no text: {other:?}"),
+        };
+        let made = |cache, id, content, tokens| maker(cache, PromptForm::Text).make(5, id, &shape(content, tokens));
+        let repeat = |id| text_of(made(Cache::Repeat, id, Content::Words, 50));
+        assert_eq!(repeat(3), repeat(29));
+        assert_eq!(repeat(3).split(' ').count(), 50);
+        assert_ne!(repeat(2), repeat(3), "the warm-up");
+        let prefix = |id, tokens| text_of(made(Cache::SharedPrefix { tokens: 20 }, id, Content::Words, tokens));
+        let first = |text: &str, n: usize| text.split(' ').take(n).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(first(&prefix(3, 60), 20), first(&prefix(9, 45), 20));
+        assert_ne!(first(&prefix(3, 60), 21), first(&prefix(9, 45), 21), "then the nonce");
+        assert_eq!((prefix(9, 45).split(' ').count(), prefix(9, 12).split(' ').count()), (45, 12));
+        assert_eq!(first(&prefix(9, 12), 12), first(&prefix(3, 60), 12), "its beginning only");
+        assert_ne!(first(&prefix(2, 60), 1), first(&prefix(3, 60), 1), "the warm-up has another");
+        let said = Content::Text("as they said".to_owned());
+        let shared = made(Cache::SharedPrefix { tokens: 20 }, 3, said.clone(), 24);
+        assert_eq!(shared.prompt_tokens, 24);
+        assert!(text_of(shared.clone()).ends_with(&format!(" {} as they said", shared.nonce)));
+        assert_eq!(shared.user, Some(shared.nonce));
+        assert_eq!(text_of(made(Cache::AsIs, 3, said, 3)), "as they said");
+    }
+
+    #[test]
+    fn nonces_that_no_prompt_begins_with_go_beside_it() {
+        let made = |cache, content: &Content| maker(cache, PromptForm::Text).make(0, 9, &shape(content.clone(), 30));
+        for content in contents() {
+            let unique = made(Cache::Unique, &content);
+            let is_body = matches!(content, Content::Body(_));
+            assert_eq!((unique.user.is_some(), unique.begins), (is_body, None), "{content:?}");
+            let repeat = made(Cache::Repeat, &content);
+            assert!(repeat.user.as_ref() == Some(&repeat.nonce) && repeat.begins.is_some());
+        }
+        let as_is = made(Cache::AsIs, &contents()[1]);
+        assert_eq!((as_is.user, as_is.begins.map(|b| b.len())), (Some(as_is.nonce), Some(16)));
+        let mut own = contents().pop();
+        if let Some(Content::Body(fields)) = &mut own {
+            fields.insert("user".to_owned(), "theirs".into());
+        }
+        assert_eq!(made(Cache::AsIs, &own.expect("a body")).user, None, "a body as it is keeps its own");
+    }
+
+    #[test]
+    fn ids_are_as_many_as_asked() {
+        for cache in MODES {
+            let maker = maker(cache, PromptForm::Ids(DEFAULT_IDS));
+            for tokens in [1, 3, 4, 5, 20, 21, 25, 500] {
+                let made = maker.make(0, 9, &shape(Content::Words, tokens));
+                let Prompt::Ids(ids) = &made.prompt else { panic!("ids") };
+                assert_eq!((ids.len() as u64, made.prompt_tokens), (tokens, tokens), "{cache}");
+                assert_eq!(made.user.as_ref(), Some(&made.nonce));
+            }
+        }
+        let maker = maker(Cache::Unique, PromptForm::Ids(DEFAULT_IDS));
+        let firsts: HashSet<Vec<u32>> = (0..100)
+            .map(|id| match maker.make(0, id, &shape(Content::Words, 50)).prompt {
+                Prompt::Ids(ids) => ids[..4].to_vec(),
+                other => panic!("no ids: {other:?}"),
+            })
+            .collect();
+        assert_eq!(firsts.len(), 100, "the nonce first");
+    }
+
+    #[test]
+    fn lengths_of_texts_go_through_the_gauge() {
+        let gauge = Gauge { overhead: 10.0, per_word: 1.5 };
+        let maker = PromptMaker { gauge, ..maker(Cache::Unique, PromptForm::Text) };
+        let all = contents();
+        let lengths = |content: &Content| {
+            let made = maker.make(0, 9, &shape(content.clone(), 40));
+            (made.prompt_tokens, made.output_tokens)
+        };
+        assert_eq!(lengths(&all[0]), (40, 5));
+        assert_eq!(lengths(&all[1]), (16, 5), "the nonce and three words");
+        assert_eq!(lengths(&all[2]), (16, 14), "nine words of the answer");
+        assert_eq!(lengths(&all[3]), (16, 5));
     }
 }

@@ -33,7 +33,7 @@ pub(super) enum Endpoint {
 pub(super) struct Asked {
     pub endpoint: Endpoint,
     pub model: String,
-    /// First whitespace-separated word of the first message or of the prompt.
+    /// `user`, else the first whitespace-separated word of the first message or of the prompt.
     pub nonce: String,
     /// One for each whitespace-separated word, by [`Asked::count`] another number, and one for each token id.
     pub prompt_tokens: u64,
@@ -73,6 +73,7 @@ struct Body<const HASHED: bool> {
     stream: Option<bool>,
     stream_options: Option<StreamOptions>,
     n: Option<i64>,
+    user: Option<String>,
     return_token_ids: Option<bool>,
     mock: Option<serde_json::Map<String, serde_json::Value>>,
 }
@@ -228,7 +229,10 @@ impl Asked {
         Ok(Asked {
             endpoint,
             model,
-            nonce: text.first.unwrap_or_default(),
+            nonce: match body.user {
+                Some(user) if !user.is_empty() => user.chars().take(NONCE_LIMIT).collect(),
+                _ => text.first.unwrap_or_default(),
+            },
             prompt_tokens: text.words,
             ids: text.ids,
             max_tokens,
@@ -755,6 +759,8 @@ mod tests {
             (Completions, r#"{"model":"m","prompt":[5,6,7]}"#, n("5", 3)),
             (Completions, r#"{"model":"m","prompt":["a b","c"]}"#, n("a", 3)),
             (Completions, r#"{"model":"m","prompt":""}"#, n("", 0)),
+            (Completions, r#"{"model":"m","prompt":[5,6],"user":"u"}"#, n("u", 2)),
+            (Chat, r#"{"model":"m","messages":[{"content":"a b"}],"user":""}"#, n("a", 2)),
         ] {
             assert_eq!(count(endpoint, body), expected, "{body}");
         }

@@ -231,7 +231,7 @@ fn facts(run: &RunDocuments) -> Value {
         "declared": plan["declared"],
         "model": plan["model"],
         "endpoint": some(&["endpoint", "api"], plan),
-        "workload": some(&["trace_hash", "workload"], plan),
+        "workload": json!({"trace_hash": plan["trace_hash"], "workload": work(&plan["workload"])}),
         "sampling": some(&["temperature", "top_p", "ignore_eos", "extra_body"], plan),
         "stream": plan["stream"],
         "loads": plan_loads(plan),
@@ -255,6 +255,21 @@ fn facts(run: &RunDocuments) -> Value {
         "windows": plan["windows"],
         "calibration": plan["calibration"]["id"],
     })
+}
+
+/// Where a file lies decides nothing: its digest stands beside it. What plans did not say before there was a choice is
+/// what they still mean.
+fn work(workload: &Value) -> Value {
+    let mut workload = workload.clone();
+    if let Value::Object(fields) = &mut workload {
+        fields.shift_remove("path");
+        for (name, only) in [("cache", "unique"), ("prompt_form", "text")] {
+            if fields.get(name).is_some_and(|value| value == only) {
+                fields.shift_remove(name);
+            }
+        }
+    }
+    workload
 }
 
 /// What a server says it is, without what changes with every start.

@@ -1,16 +1,23 @@
 //! What must stand in the title of every output, and from where on.
 
+use crate::workload::cache::Cache;
 use serde_json::Value;
 
 /// What the plan's work is against what its name promises: the protocol with its differences, else a scale that makes
-/// all lengths shorter or longer.
-pub fn of_work(plan: &Value) -> Option<String> {
-    if let Some(protocol) = plan["protocol"].as_str() {
-        return Some(protocol.to_uppercase());
-    }
-    let scale = plan["workload"]["length_scale"].as_f64().filter(|scale| *scale != 1.0)?;
-    Some(format!("LENGTH SCALE {scale}"))
+/// all lengths shorter or longer; and whether the server's cache is meant to help.
+pub fn of_work(plan: &Value) -> Vec<String> {
+    let scale = plan["workload"]["length_scale"].as_f64().filter(|scale| *scale != 1.0);
+    let promised = match plan["protocol"].as_str() {
+        Some(protocol) => Some(protocol.to_uppercase()),
+        None => scale.map(|scale| format!("LENGTH SCALE {scale}")),
+    };
+    let cache = plan["workload"]["cache"].as_str().and_then(|words| words.parse::<Cache>().ok());
+    let test = cache.filter(|cache| cache.is_test()).map(|_| CACHE_TEST.to_owned());
+    promised.into_iter().chain(test).collect()
 }
+
+/// Prompts share what a server's cache can save, on purpose.
+pub const CACHE_TEST: &str = "CACHE TEST";
 
 /// The server is on this host: no network is in any figure.
 pub const LOOPBACK: &str = "LOOPBACK";
@@ -48,9 +55,14 @@ mod tests {
     #[test]
     fn the_protocol_and_the_scale_are_said() {
         let scaled = json!({"workload": {"length_scale": 0.1}});
-        assert_eq!(of_work(&scaled).as_deref(), Some("LENGTH SCALE 0.1"));
-        assert_eq!(of_work(&json!({"workload": {"length_scale": 1.0}, "protocol": null})), None);
+        assert_eq!(of_work(&scaled), ["LENGTH SCALE 0.1"]);
+        assert_eq!(of_work(&json!({"workload": {"length_scale": 1.0}, "protocol": null})), [""; 0]);
         let named = json!({"workload": {"length_scale": 0.1}, "protocol": "seed-v1 but for length scale 0.1"});
-        assert_eq!(of_work(&named).as_deref(), Some("SEED-V1 BUT FOR LENGTH SCALE 0.1"));
+        assert_eq!(of_work(&named), ["SEED-V1 BUT FOR LENGTH SCALE 0.1"]);
+        for (cache, is_test) in [("unique", false), ("as-is", false), ("repeat", true), ("shared-prefix:64", true)] {
+            let plan = json!({"workload": {"length_scale": 0.5, "cache": cache}});
+            let labels = ["LENGTH SCALE 0.5", "CACHE TEST"];
+            assert_eq!(of_work(&plan), labels[..1 + usize::from(is_test)], "{cache}");
+        }
     }
 }

@@ -17,7 +17,7 @@ pub(super) struct DisclosedTally {
     dropped_ttft: Vec<i64>,
     first_sent: Option<(u64, FirstSent)>,
     first_cold: Option<(u64, FirstSent)>,
-    nonces: Vec<String>,
+    beginnings: Vec<String>,
     cached: Cached,
     classes: BTreeMap<String, ClassTally>,
 }
@@ -35,7 +35,7 @@ struct ClassTally {
 impl DisclosedTally {
     /// Takes a row that was sent.
     pub(super) fn take(&mut self, row: &Row) {
-        self.nonces.push(row.nonce.clone());
+        self.beginnings.push(row.beginning().to_owned());
         let ttft = definitions::ttft(row);
         if let Some(submit) = row.submit {
             let first = FirstSent {
@@ -111,7 +111,7 @@ impl DisclosedTally {
             dropped: self.dropped,
             first_sent: seen(self.first_sent),
             first_cold: seen(self.first_cold),
-            shared_beginnings: shared(self.nonces),
+            shared_beginnings: shared(self.beginnings),
             cached: self.cached,
             prompt_variation: variation(&mut all(|c| &c.prompt)),
             asked_prompt_variation: variation(&mut all(|c| &c.asked_prompt)),

@@ -4,11 +4,13 @@ use serde_json::{Value, json};
 
 use super::facts::{Place, Sheet, load, plural, range, scalar};
 use super::{Answer, Status};
+use crate::analysis::definitions::labels::CACHE_SHARE;
 use crate::analysis::definitions::{share, wording};
 use crate::report::quantity::{count, latency};
 use crate::rundir::disclosed::FirstSent;
 use crate::rundir::row::Outcome;
 use crate::rundir::run_json::{ServerActivity, Window};
+use crate::workload::cache::Cache;
 
 /// A first call is slow when it took more than so many kept medians.
 const SLOW: f64 = 2.0;
@@ -86,9 +88,26 @@ pub(super) fn cache(sheet: &Sheet<'_>) -> Answer {
         return Answer::empty("no request was sent");
     }
     let shared = sheet.sum(|w| w.disclosed.shared_beginnings);
-    let beginnings = match shared {
-        0 => format!("each of {} begins with a nonce that no other of its window has", plural(sent, "prompt")),
-        n => format!("{} of {} begin as another one of their window does", count(n), plural(sent, "prompt")),
+    let mode = sheet.plan["workload"]["cache"].as_str().and_then(|words| words.parse().ok()).unwrap_or(Cache::Unique);
+    let beginnings = match (mode, shared) {
+        (Cache::Unique, 0) => {
+            format!("each of {} begins with a nonce that no other of its window has", plural(sent, "prompt"))
+        }
+        _ => format!("{} of {} begin as another one of their window does", count(shared), plural(sent, "prompt")),
+    };
+    let seed = sheet.plan["workload"]["seed"].as_u64().map_or_else(String::new, |seed| format!(" (seed {seed})"));
+    let meant = match mode {
+        Cache::Unique => String::new(),
+        Cache::SharedPrefix { tokens } => format!(
+            "CACHE TEST: the first {} of all prompts of a window are the same{seed}, others in the warm-up and in every other window",
+            plural(tokens, "token")
+        ),
+        Cache::Repeat => format!(
+            "CACHE TEST: all measured prompts of a window are one text{seed}, another one in every window and none of the warm-up's"
+        ),
+        Cache::AsIs => format!(
+            "prompts are as the file has them{seed}, the same in every window and every run: whoever sent them before may have warmed the cache"
+        ),
     };
     let [reported, hit] = [sheet.sum(|w| w.disclosed.cached.reported), sheet.sum(|w| w.disclosed.cached.hit)];
     let tokens = sheet.sum(|w| w.disclosed.cached.tokens.unwrap_or(0));
@@ -124,6 +143,15 @@ pub(super) fn cache(sheet: &Sheet<'_>) -> Answer {
         (Some(_), Some(_)) => "by its own counters the server's prefix cache was not asked".to_string(),
         _ => String::new(),
     };
+    let told = [cached_share, share(hits.unwrap_or(0), queries.unwrap_or(0))].into_iter().flatten();
+    let most = told.fold(0.0, f64::max);
+    let warning = match most >= CACHE_SHARE {
+        true => format!(
+            "WARNING: the cache saved {} of the prompt tokens, and latencies are shorter for it",
+            wording::percent(most)
+        ),
+        false => String::new(),
+    };
     let status = match (reported > 0 || hits.is_some(), sheet.said("cache")) {
         (true, _) => Status::Measured,
         (false, Some(_)) => Status::Declared,
@@ -134,11 +162,11 @@ pub(super) fn cache(sheet: &Sheet<'_>) -> Answer {
         _ => String::new(),
     };
     let values = json!({
-        "shared_beginnings": shared, "sent": sent, "kept": kept, "reported": reported, "hit": hit,
+        "cache": mode.to_string(), "shared_beginnings": shared, "sent": sent, "kept": kept, "reported": reported, "hit": hit,
         "cached_tokens": (reported > 0).then_some(tokens), "prompt_tokens": (reported > 0).then_some(prompt),
         "cached_share": cached_share, "server_hits": hits, "server_queries": queries,
     });
-    Answer::new(status, [beginnings, usage, counters, cannot], values)
+    Answer::new(status, [meant, beginnings, usage, counters, warning, cannot], values)
 }
 
 /// Box 6.

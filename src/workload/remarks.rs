@@ -1,0 +1,97 @@
+//! What a workload must say of itself before the first request.
+
+use super::cache::Cache;
+use super::ids::PromptForm;
+use super::{Content, Lengths, Workload};
+use std::io;
+
+impl Workload {
+    /// Its name, and by what its lengths are multiplied.
+    pub fn words(&self) -> String {
+        let name = match &self.lengths {
+            Lengths::Histogram(h) => {
+                format!("histogram {} ({} requests in {} pairs of lengths)", h.path, h.counted, h.pairs)
+            }
+            Lengths::ShareGpt(d) | Lengths::Jsonl(d) => {
+                format!("{} {} ({} entries)", self.lengths.name(), d.path, d.entries)
+            }
+            drawn => drawn.name().to_owned(),
+        };
+        match self.lengths.dataset() {
+            None => format!("{name} x {}", self.length_scale),
+            Some(_) => name,
+        }
+    }
+
+    /// What somebody should know before a window of `drop` warm-up and `kept` measured requests, and of `measured` ones
+    /// where its schedule is longer; one line each.
+    ///
+    /// # Errors
+    /// As for [`Workload::shapes`].
+    pub fn remarks(&self, drop: u64, kept: u64, measured: u64) -> io::Result<Vec<String>> {
+        let mut said = Vec::new();
+        if let Some(dataset) = self.lengths.dataset() {
+            if !dataset.dropped.is_empty() {
+                let reasons: Vec<String> = dataset.dropped.iter().map(|(why, n)| format!("{n} with {why}")).collect();
+                said.push(format!(
+                    "{} entries give no request: {}",
+                    dataset.dropped.values().sum::<u64>(),
+                    reasons.join(", ")
+                ));
+            }
+            let selection = dataset.select(self.seed, drop, kept).map_err(io::Error::other)?;
+            let (have, wanted) = (selection.measured.len() as u64, measured.max(kept));
+            if wanted > have && self.cache != Cache::Repeat {
+                said.push(format!(
+                    "WARNING: a window wants {wanted} measured requests and the file has {have} for them ({} are kept for the warm-up): it starts over after every {have}",
+                    dataset.entries - have
+                ));
+            }
+        } else {
+            let mut generated = self.generated(drop, kept);
+            let lengths = 2 * generated.by_ref().take((drop + kept) as usize).count();
+            if generated.drawn_again > 0 {
+                said.push(format!(
+                    "{} draws fell outside their bounds and were made again, for {lengths} lengths of a window",
+                    generated.drawn_again
+                ));
+            }
+        }
+        self.of_prompts(drop, kept, &mut said)?;
+        Ok(said)
+    }
+
+    fn of_prompts(&self, drop: u64, kept: u64, said: &mut Vec<String>) -> io::Result<()> {
+        let (mut least, mut most, mut cut, mut short) = (u64::MAX, 0, 0_u64, 0_u64);
+        let nonce_ids = match self.prompt_form {
+            PromptForm::Text => 0,
+            PromptForm::Ids(range) => range.nonce_ids(),
+        };
+        for shape in self.shapes(drop, kept)?.take((drop + kept) as usize).skip(drop as usize) {
+            let shape = shape?;
+            (least, most) = (least.min(shape.prompt_tokens), most.max(shape.prompt_tokens));
+            if shape.content == Content::Words {
+                if let Cache::SharedPrefix { tokens } = self.cache {
+                    cut += u64::from(shape.prompt_tokens <= tokens);
+                }
+                short += u64::from(shape.prompt_tokens < nonce_ids);
+            }
+        }
+        if cut > 0 {
+            said.push(format!(
+                "WARNING: {cut} of {kept} measured prompts are not longer than the shared prefix: they are its beginning, and nothing else"
+            ));
+        }
+        if short > 0 && self.cache == Cache::Unique {
+            said.push(format!(
+                "WARNING: {short} of {kept} measured prompts have fewer ids than the nonce's {nonce_ids}: some of them may be equal"
+            ));
+        }
+        if least == most && kept > 1 {
+            said.push(format!(
+                "WARNING: all measured prompts are {most} tokens long: nothing will show how long and short requests pile up"
+            ));
+        }
+        Ok(())
+    }
+}
