@@ -41,10 +41,11 @@ impl Workload {
             }
             let selection = dataset.select(self.seed, drop, kept).map_err(io::Error::other)?;
             let (have, wanted) = (selection.measured.len() as u64, measured.max(kept));
+            let warm_up = selection.warm_up.len();
+            said.push(format!("{have} entries for the measured requests, {warm_up} for the warm-up"));
             if wanted > have && self.cache != Cache::Repeat {
                 said.push(format!(
-                    "WARNING: a window wants {wanted} measured requests and the file has {have} for them ({} are kept for the warm-up): it starts over after every {have}",
-                    dataset.entries - have
+                    "WARNING: a window wants {wanted} measured requests and has {have} entries for them: it starts over after every {have}"
                 ));
             }
         } else {

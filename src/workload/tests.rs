@@ -71,12 +71,11 @@ fn a_file_starts_over_only_when_all_were_used() {
     let (warm_up, first, second) = (texts(&all[..2]), texts(&all[2..12]), texts(&all[12..]));
     assert_eq!(first, second);
     assert_eq!(warm_up.iter().chain(&first).collect::<HashSet<_>>().len(), 12);
-    assert_eq!(
-        workload.remarks(2, 10, 0).expect("readable"),
-        ["WARNING: all measured prompts are 3 tokens long: nothing will show how long and short requests pile up"]
-    );
+    let said = workload.remarks(2, 10, 0).expect("readable");
+    assert_eq!(said[0], "10 entries for the measured requests, 2 for the warm-up");
+    assert!(said[1].starts_with("WARNING: all measured prompts are 3 tokens long") && said.len() == 2, "{said:?}");
     let said = workload.remarks(2, 10, 15).expect("readable");
-    assert!(said[0].contains("wants 15 measured requests and the file has 10 for them (2 are kept"), "{said:?}");
+    assert!(said[1].contains("wants 15 measured requests and has 10 entries for them"), "{said:?}");
     let said = jsonl(&file(&prompts(1)), Cache::AsIs, None).shapes(1, 3).err().expect("refused").to_string();
     assert!(said.contains("has not two different prompts") && said.contains("--drop 0"), "{said}");
 }

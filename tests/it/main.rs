@@ -17,3 +17,4 @@ mod mock_command;
 mod open_loop;
 mod server_facts;
 mod without_uring;
+mod workloads;
