@@ -624,7 +624,9 @@ mod tests {
         assert_ne!(drawn.num_prompts, other.num_prompts, "as many as come");
         let words = |change| with(change).expect_err("refused").to_string();
         let few = words(|a| a.num_prompts = Some(81));
-        assert!(few.starts_with("--stages gives 90 requests") && few.contains("leaves 80, not the 81 of --num-prompts"));
+        assert!(
+            few.starts_with("--stages gives 90 requests") && few.contains("leaves 80, not the 81 of --num-prompts")
+        );
         let none = words(|a| a.drop = Some(90));
         assert!(none.starts_with("--stages gives 90 requests") && none.contains("--drop 90"), "{none}");
         assert!(words(|a| a.min_duration = Some(1.0)).starts_with("--stages and --min-duration"));
@@ -654,7 +656,8 @@ mod tests {
     #[test]
     fn flags_of_arrivals_that_do_not_go_together() {
         let words = |change: fn(&mut RunArgs)| plan(change).expect_err("refused").to_string();
-        let both = words(|a| (a.arrivals, a.stages) = (Some("batch:1/1s".to_owned()), Some(List(vec!["1s@1".to_owned()]))));
+        let both =
+            words(|a| (a.arrivals, a.stages) = (Some("batch:1/1s".to_owned()), Some(List(vec!["1s@1".to_owned()]))));
         assert!(both.starts_with("--arrivals and --stages do not go together"), "{both}");
         assert!(words(|a| a.arrivals = Some("on-off:1s/1s".to_owned())).contains("without --request-rate"));
         for (text, flag) in [("batch:5/1s", "batch"), ("ramp:1..2/9s", "ramp")] {
@@ -677,7 +680,9 @@ mod tests {
         let burst = words(|a| (a.arrivals, a.burstiness) = (Some("batch:5/1s".to_owned()), Some(2.0)));
         assert!(burst.starts_with("--arrivals batch and --burstiness"), "{burst}");
         let form = words(|a| a.arrivals = Some("batch:5".to_owned()));
-        assert!(form.starts_with("--arrivals must be batch:N/T") && form.ends_with("like batch:50/10s, not \"batch:5\""));
+        assert!(
+            form.starts_with("--arrivals must be batch:N/T") && form.ends_with("like batch:50/10s, not \"batch:5\"")
+        );
         let stage = words(|a| a.stages = Some(List(vec!["60s@5".to_owned(), "x".to_owned()])));
         assert!(stage.starts_with("--stages must be a list of T@R") && stage.ends_with("not \"x\""), "{stage}");
         let rates = words(|a| (a.arrivals, a.burstiness) = (Some("ramp:1..2/9s".to_owned()), Some(0.0)));
@@ -704,7 +709,10 @@ mod tests {
         let form = of("5/4").expect_err("refused").to_string();
         assert!(form.starts_with("--shard must be i/n") && form.ends_with("not \"5/4\""), "{form}");
         let closed = plan(|a| a.shard = Some("1/2".to_owned())).expect_err("refused").to_string();
-        assert!(closed.starts_with("--shard and a closed loop do not go together: its requests start when"), "{closed}");
+        assert!(
+            closed.starts_with("--shard and a closed loop do not go together: its requests start when"),
+            "{closed}"
+        );
     }
 
     #[test]

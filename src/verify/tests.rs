@@ -498,7 +498,8 @@ fn random_specimen(seed: u64, rows: u64) -> Specimen {
         let mut bounds = window(cell, number, opened, opened + 250 * MS + dice.roll(100 * MS));
         let model = [LoadModel::Closed, LoadModel::Open, LoadModel::Trace][dice.roll(3) as usize];
         let concurrency = Some(1 + dice.roll(6) as u32).filter(|_| model == LoadModel::Closed || dice.one_in(2));
-        let arrivals = (model != LoadModel::Closed && seed % 2 == 1).then(|| "ramp: 1 to 6 requests/s in 9 s".to_owned());
+        let arrivals =
+            (model != LoadModel::Closed && seed % 2 == 1).then(|| "ramp: 1 to 6 requests/s in 9 s".to_owned());
         bounds.load = Load { model, concurrency, rate: Some(3.5).filter(|_| model == LoadModel::Open), arrivals };
         (bounds.drop, bounds.interrupted) = (drop, dice.one_in(5));
         let mood = Mood { calm: dice.one_in(2), lumped: dice.one_in(4), lossy: dice.one_in(5) };
