@@ -623,6 +623,128 @@ mod tests {
         assert!(words(|a| a.endpoint = Some("v1".to_owned())).starts_with("--endpoint"));
     }
 
+    fn open(plan: &Plan) -> &crate::load_point::OpenLoop {
+        match &plan.cells[0] {
+            Cell::Open(open) => open,
+            Cell::Closed { .. } => panic!("an open loop"),
+        }
+    }
+
+    #[test]
+    fn a_schedule_with_an_end_decides_the_number() {
+        let stages = |a: &mut RunArgs| {
+            a.stages = Some("6s@5,1s@0,3s@20".parse().expect("a list"));
+            a.burstiness = Some(f64::INFINITY);
+        };
+        let all = plan(stages).expect("ok");
+        assert_eq!((all.num_prompts, all.drop, all.min_duration_s, all.requests()), (80, 10, 0.0, 90 * 2));
+        assert_eq!((open(&all).requests, open(&all).rate), (90, Some(9.0)));
+        let with = |change: fn(&mut RunArgs)| {
+            plan(|a| {
+                stages(a);
+                change(a);
+            })
+        };
+        let first = with(|a| a.num_prompts = Some(20)).expect("ok");
+        assert_eq!((first.num_prompts, open(&first).requests, open(&first).last_due_s), (20, 30, 5.8));
+        let caps = with(|a| a.max_concurrency = Some(List(vec![2, 4]))).expect("ok");
+        assert_eq!((caps.cells.len(), caps.most_connections()), (2, 4));
+        let drawn = with(|a| (a.burstiness, a.seed) = (None, Some(3))).expect("ok");
+        let other = with(|a| (a.burstiness, a.seed) = (None, Some(4))).expect("ok");
+        assert_ne!(drawn.num_prompts, other.num_prompts, "as many as come");
+        let words = |change| with(change).expect_err("refused").to_string();
+        let few = words(|a| a.num_prompts = Some(81));
+        assert!(
+            few.starts_with("--stages gives 90 requests") && few.contains("leaves 80, not the 81 of --num-prompts")
+        );
+        let none = words(|a| a.drop = Some(90));
+        assert!(none.starts_with("--stages gives 90 requests") && none.contains("--drop 90"), "{none}");
+        assert!(words(|a| a.min_duration = Some(1.0)).starts_with("--stages and --min-duration"));
+        assert!(with(|a| a.min_duration = Some(0.0)).is_ok());
+        assert!(words(|a| a.profile = Some(Profile::Tail)).starts_with("--stages and --profile"));
+        let long = plan(|a| a.arrivals = Some("ramp:1000000..1000000/1h".to_owned())).expect_err("refused").to_string();
+        assert!(long.starts_with("--arrivals ramp: a window would have more than 16,777,000"), "{long}");
+    }
+
+    #[test]
+    fn arrivals_that_go_on_keep_the_number_and_the_duration() {
+        let of = |arrivals: &str, rate: Option<f64>| {
+            plan(|a| {
+                a.arrivals = Some(arrivals.to_owned());
+                a.request_rate = rate.map(|rate| List(vec![rate]));
+            })
+            .expect("ok")
+        };
+        let batches = of("batch:40/1s", None);
+        assert_eq!((batches.num_prompts, batches.min_duration_s, open(&batches).requests), (300, 2.0, 310));
+        assert_eq!((open(&batches).rate, open(&batches).last_due_s), (Some(40.0), 7.0));
+        let on_off = of("on-off:1s/3s", Some(100.0));
+        assert_eq!((open(&on_off).rate, open(&on_off).arrivals), (Some(25.0), "poisson"));
+        assert_ne!(of("spike:4x/1s@1s", Some(100.0)).hash("m"), of("spike:5x/1s@1s", Some(100.0)).hash("m"));
+    }
+
+    #[test]
+    fn flags_of_arrivals_that_do_not_go_together() {
+        let words = |change: fn(&mut RunArgs)| plan(change).expect_err("refused").to_string();
+        let both =
+            words(|a| (a.arrivals, a.stages) = (Some("batch:1/1s".to_owned()), Some(List(vec!["1s@1".to_owned()]))));
+        assert!(both.starts_with("--arrivals and --stages do not go together"), "{both}");
+        assert!(words(|a| a.arrivals = Some("on-off:1s/1s".to_owned())).contains("without --request-rate"));
+        for (text, flag) in [("batch:5/1s", "batch"), ("ramp:1..2/9s", "ramp")] {
+            let with_rate = plan(|a| (a.arrivals, a.request_rate) = (Some(text.to_owned()), Some(List(vec![5.0]))));
+            let said = with_rate.expect_err("refused").to_string();
+            assert!(said.starts_with(&format!("--arrivals {flag} and --request-rate do not go together")), "{said}");
+        }
+        let spike = |a: &mut RunArgs| a.arrivals = Some("spike:9x/1s@1s".to_owned());
+        let of_spike = |rate: f64| {
+            let refused = plan(|a| {
+                spike(a);
+                a.request_rate = Some(List(vec![rate]));
+            });
+            refused.expect_err("refused").to_string()
+        };
+        assert!(of_spike(f64::INFINITY).starts_with("--arrivals spike and --request-rate inf"));
+        assert!(of_spike(0.0).starts_with("--request-rate must be"));
+        let high = of_spike(500_000.0);
+        assert!(high.starts_with("--arrivals spike: a rate must be") && high.contains("4500000"), "{high}");
+        let burst = words(|a| (a.arrivals, a.burstiness) = (Some("batch:5/1s".to_owned()), Some(2.0)));
+        assert!(burst.starts_with("--arrivals batch and --burstiness"), "{burst}");
+        let form = words(|a| a.arrivals = Some("batch:5".to_owned()));
+        assert!(
+            form.starts_with("--arrivals must be batch:N/T") && form.ends_with("like batch:50/10s, not \"batch:5\"")
+        );
+        let stage = words(|a| a.stages = Some(List(vec!["60s@5".to_owned(), "x".to_owned()])));
+        assert!(stage.starts_with("--stages must be a list of T@R") && stage.ends_with("not \"x\""), "{stage}");
+        let rates = words(|a| (a.arrivals, a.burstiness) = (Some("ramp:1..2/9s".to_owned()), Some(0.0)));
+        assert!(rates.starts_with("--burstiness must be"), "{rates}");
+    }
+
+    #[test]
+    fn a_shard_is_part_of_a_schedule() {
+        let of = |shard: &str| {
+            plan(|a| {
+                (a.shard, a.request_rate) = (Some(shard.to_owned()), Some(List(vec![100.0])));
+                (a.num_prompts, a.drop, a.min_duration) = (Some(20), Some(2), Some(0.0));
+            })
+        };
+        let parts: Vec<Plan> = ["1/4", "2/4", "3/4", "4/4"].iter().map(|shard| of(shard).expect("ok")).collect();
+        assert_eq!(parts.iter().map(Plan::requests).collect::<Vec<_>>(), [12, 12, 10, 10], "22 in two windows");
+        assert!(parts.iter().all(|p| p.cells[0].schedule_hash() == parts[0].cells[0].schedule_hash()));
+        assert!(parts.iter().all(|p| (p.num_prompts, &p.trace_hash) == (20, &parts[0].trace_hash)), "of the whole");
+        let text = serde_json::to_string(&parts[1]).expect("JSON");
+        assert!(text.contains(r#""shard":{"index":2,"of":4}"#), "{text}");
+        let none = of("23/30").expect_err("refused").to_string();
+        assert!(none.starts_with("--shard 23/30 has none of the 22 requests") && none.contains("--drop 2"), "{none}");
+        assert!(of("2/30").is_err(), "its only request is warm-up");
+        let form = of("5/4").expect_err("refused").to_string();
+        assert!(form.starts_with("--shard must be i/n") && form.ends_with("not \"5/4\""), "{form}");
+        let closed = plan(|a| a.shard = Some("1/2".to_owned())).expect_err("refused").to_string();
+        assert!(
+            closed.starts_with("--shard and a closed loop do not go together: its requests start when"),
+            "{closed}"
+        );
+    }
+
     #[test]
     fn the_hash_covers_what_is_sent_and_not_where_it_is_written() {
         let base = plan(|_| {}).expect("default").hash("m");

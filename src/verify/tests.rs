@@ -498,7 +498,9 @@ fn random_specimen(seed: u64, rows: u64) -> Specimen {
         let mut bounds = window(cell, number, opened, opened + 250 * MS + dice.roll(100 * MS));
         let model = [LoadModel::Closed, LoadModel::Open, LoadModel::Trace][dice.roll(3) as usize];
         let concurrency = Some(1 + dice.roll(6) as u32).filter(|_| model == LoadModel::Closed || dice.one_in(2));
-        bounds.load = Load { model, concurrency, rate: Some(3.5).filter(|_| model == LoadModel::Open), arrivals: None };
+        let arrivals =
+            (model != LoadModel::Closed && seed % 2 == 1).then(|| "ramp: 1 to 6 requests/s in 9 s".to_owned());
+        bounds.load = Load { model, concurrency, rate: Some(3.5).filter(|_| model == LoadModel::Open), arrivals };
         (bounds.drop, bounds.interrupted, bounds.spin) = (drop, dice.one_in(5), seed % 4 == 1);
         let mood = Mood { calm: dice.one_in(2), lumped: dice.one_in(4), lossy: dice.one_in(5) };
         let mut drawn: Vec<Row> = (0..rows).map(|id| disturbed(id, opened, drop, mood, &mut dice)).collect();
@@ -550,6 +552,11 @@ fn random_specimen(seed: u64, rows: u64) -> Specimen {
             (bounds.cell, bounds.window) = (at as u32, 0);
             bounds.load =
                 Load { model: LoadModel::Closed, concurrency: Some(9 - at as u32), rate: None, arrivals: None };
+            if seed.is_multiple_of(2) {
+                // the third is of another family
+                let arrivals = Some("on-off: 1 s on, 3 s off".to_owned()).filter(|_| at < 2);
+                bounds.load = Load { model: LoadModel::Open, concurrency: None, rate: Some(9.0 - at as f64), arrivals };
+            }
             rows.iter_mut().for_each(|row| (row.cell, row.window) = (at as u32, 0));
         }
     }

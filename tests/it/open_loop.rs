@@ -7,7 +7,8 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tarebench::rundir::row::{Outcome, Row};
-use tarebench::workload::hex;
+use tarebench::workload::gauge::Gauge;
+use tarebench::workload::{hex, prompt};
 
 /// Dues from the opening, by trace id, of the rows of one window.
 fn dues(place: &Place, rows: &[Row], cell: u32, window: u32) -> Vec<u64> {
@@ -62,6 +63,109 @@ fn what_was_planned_is_what_was_due() {
         assert!(row.taken >= Some(row.due) && row.submit >= row.taken, "nothing goes before its due: {row:?}");
     }
     place.assert_verifies();
+}
+
+/// Each with what makes it short, and what is to be said of it.
+const PATTERNS: [(&str, &[&str], &str); 5] = [
+    ("batch:8/100ms", &[], "batches of 8 every 0.1 s"),
+    ("on-off:100ms/200ms", &["--request-rate", "100", "--burstiness", "inf"], "on-off: 0.1 s on, 0.2 s off"),
+    ("spike:5x/200ms@100ms", &["--request-rate", "50"], "spike: 50 requests/s, but 250 for 0.2 s from 0.1 s on"),
+    ("ramp:20..120/800ms", &["--burstiness", "2"], "ramp: 20 to 120 requests/s in 0.8 s"),
+    ("300ms@40,200ms@0,300ms@100", &[], "stages: 0.3 s at 40, 0.2 s at 0, 0.3 s at 100 requests/s"),
+];
+
+#[test]
+fn a_rate_that_changes_is_offered_as_it_was_asked_for() {
+    for (pattern, more, words) in PATTERNS {
+        let place = Place::new();
+        let flag = if pattern.contains(':') { "--arrivals" } else { "--stages" };
+        let flags =
+            ["run", flag, pattern, "--num-prompts", "20", "--drop", "4", "--windows", "1", "--min-duration", "0"];
+        let done = tarebench(&[&flags[..], more, &["--length-scale", "0.02", "--out", place.out()]].concat());
+        place.assert_carried_out(&done);
+        assert!(done.err.contains(words) && done.out.contains(words), "{pattern}: {}{}", done.err, done.out);
+        let (plan, run) = (place.json("plan.json"), place.json("run.json"));
+        let law: ArrivalLaw = serde_json::from_value(plan["cells"][0]["law"].clone()).expect("a law");
+        let planned: Vec<u64> = law.schedule(7).take(24).map(Nanos::ns).collect();
+        assert_eq!(dues(&place, &place.rows(), 0, 0), planned, "{pattern}");
+        let text: String = planned.iter().map(|due| format!("{due}\n")).collect();
+        assert_eq!(line(&place, 0, 0)["schedule_hash"], hex(&Sha256::digest(text)).as_str());
+        assert_eq!((&line(&place, 0, 0)["planned"], &plan["num_prompts"]), (&24.into(), &20.into()));
+        assert_eq!(run["cells"][0]["load"]["arrivals"], words);
+        let per_s = run["cells"][0]["load"]["rate"].as_f64().expect("a rate");
+        let offered = run["cells"][0]["windows"][0]["offered_rps"].as_f64().expect("a rate");
+        assert!((offered / per_s - 1.0).abs() < 0.9, "{pattern}: {offered} of {per_s}");
+        place.assert_verifies();
+    }
+}
+
+#[test]
+fn a_schedule_with_an_end_is_sent_to_its_end() {
+    let place = Place::new();
+    let flags =
+        ["run", "--stages", "200ms@50,100ms@0,200ms@100", "--burstiness", "inf", "--drop", "5", "--windows", "2"];
+    let done = tarebench(&[&flags[..], &["--length-scale", "0.02", "--out", place.out()]].concat());
+    place.assert_carried_out(&done);
+    assert!(done.err.contains("2 windows each of 30 requests (first 5 dropped)"), "{}", done.err);
+    let first = (0..10).map(|i| i * 20_000_000);
+    let expected: Vec<u64> = first.chain((0..20).map(|i| 300_000_000 + i * 10_000_000)).collect();
+    for window in [0, 1] {
+        assert_eq!(dues(&place, &place.rows(), 0, window), expected);
+    }
+    assert_eq!(place.json("run.json")["cells"][0]["load"]["rate"], 60.0);
+    place.assert_verifies();
+}
+
+/// Trace id, due and what is asked of each request; and that its prompt is the one of that trace id but for the nonce.
+fn asked(place: &Place) -> Vec<(u64, u64, u64, u64)> {
+    let opened = line(place, 0, 0)["opened"].as_u64().expect("a time");
+    let of_row = |row: &Row| {
+        let text = prompt::text(7, row.trace_id, &row.nonce, Gauge::WORD_EACH.words(row.asked_prompt_tokens));
+        assert_eq!(row.prompt_sha256, hex(&Sha256::digest(text)), "prompt {}", row.trace_id);
+        (row.trace_id, row.due - opened, row.asked_prompt_tokens, row.asked_output_tokens)
+    };
+    place.rows().iter().map(of_row).collect()
+}
+
+#[test]
+fn the_shards_together_send_exactly_the_schedule() {
+    let flags = ["run", "--arrivals", "ramp:40..160/600ms", "--drop", "7", "--windows", "1", "--length-scale", "0.02"];
+    let run = |more: &[&str]| {
+        let place = Place::new();
+        let done = tarebench(&[&flags[..], more, &["--out", place.out()]].concat());
+        place.assert_carried_out(&done);
+        place.assert_verifies();
+        (place, done)
+    };
+    let (whole, _) = run(&[]);
+    let mut expected = asked(&whole);
+    expected.sort_unstable();
+    let n = expected.len() as u64;
+    let (mut found, mut kept) = (Vec::new(), 0);
+    for (shard, index) in [("1/3", 0), ("2/3", 1), ("3/3", 2)] {
+        let (place, done) = run(&["--shard", shard]);
+        let told = format!("shard {shard}: sends one of 3 requests of the schedule");
+        assert!(
+            done.err.contains(&told) && done.out.contains(&format!("; shard {shard})")),
+            "{}{}",
+            done.err,
+            done.out
+        );
+        let part = asked(&place);
+        assert!(part.iter().all(|(id, ..)| id % 3 == index), "{part:?}");
+        assert_eq!(line(&place, 0, 0)["planned"], part.len());
+        assert_eq!(line(&place, 0, 0)["schedule_hash"], line(&whole, 0, 0)["schedule_hash"]);
+        assert_eq!(line(&place, 0, 0)["trace_hash"], line(&whole, 0, 0)["trace_hash"]);
+        assert_eq!(place.json("plan.json")["shard"], serde_json::json!({"index": index + 1, "of": 3}));
+        let counts = &place.json("run.json")["cells"][0]["windows"][0]["requests"];
+        assert_eq!(counts["due"], part.len());
+        kept += counts["kept"].as_u64().expect("a count");
+        found.extend(part);
+    }
+    found.sort_unstable();
+    assert_eq!(found, expected, "each request once, at its time, with its prompt");
+    assert_eq!(kept, n - 7, "and the dropped ones are those of the whole");
+    assert_eq!(whole.json("plan.json")["shard"], Value::Null);
 }
 
 #[test]

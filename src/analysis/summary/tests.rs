@@ -360,6 +360,23 @@ fn curves_that_rise_are_told_in_one_line() {
     let run = summary_of(specimen);
     assert!(run.curves.iter().all(|c| c.at_most == Some(9) && c.loads == [2.5, 4.0]), "the third has no cap");
     assert!(run.curves.iter().any(|c| c.column == "due" && c.text.contains("requests/s with at most 9 at once")));
+
+    // rates that change are no points among those that do not
+    let mut specimen = three_loads([202.1, 220.0, 238.4], 120);
+    let ramps = "on-off: 1 s on, 2 s off";
+    for (at, (bounds, _)) in specimen.windows.iter_mut().enumerate() {
+        let (rate, arrivals) = (Some([4.0, 10.0 / 3.0, 1.0][at]), Some(ramps.to_owned()).filter(|_| at < 2));
+        bounds.load = crate::rundir::window::Load { model: LoadModel::Open, concurrency: None, rate, arrivals };
+    }
+    let run = summary_of(specimen);
+    assert!(run.curves.iter().all(|c| c.arrivals.as_deref() == Some(ramps) && c.loads == [10.0 / 3.0, 4.0]));
+    assert!(run.curves[0].text.contains("at 3.3333, 4 requests/s (on-off: 1 s on, 2 s off)"), "{}", run.curves[0].text);
+    let text = crate::report::terminal::render(&run, 100, false);
+    assert!(text.contains("open loop, 3.33 requests/s (on-off: 1 s on, 2 s off) ---"), "{text}");
+    let rows: Vec<&str> =
+        text.lines().filter(|line| line.contains("ttft p50") || line.contains("/s on-off  ")).collect();
+    let columns = |line: &str| line.len() == rows[0].len();
+    assert!(rows.len() == 3 && rows.iter().all(|row| columns(row)), "as wide as the longest name asks for: {text}");
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! Open loop on the simulated clock: when requests go out, on which connection, and what becomes of those that
 //! cannot. `scripted_peer.rs` has the rest of a worker's behaviour.
 
+mod reported;
+
 use bench_engine::clock::{Clock, SimClock};
 use bench_engine::conn::Job;
 use bench_engine::record::{Ending, Finished};
-use bench_engine::schedule::ArrivalLaw;
+use bench_engine::schedule::{After, ArrivalLaw, RateProfile, Spacing, Stretch};
 use bench_engine::sim::{Act, Opening, Peer, Reply, Script, SimDriver};
 use bench_engine::timers::Limits;
 use bench_engine::units::{Instant, Nanos};
@@ -94,8 +96,14 @@ fn supply(shared: &Shared, dues: &[Nanos]) {
     shared.supply_over.store(true, Ordering::Release);
 }
 
-/// What came out, in order of completion.
+/// What came out, in order of completion, once the window is over.
 fn records(shared: &Shared) -> Vec<Finished> {
+    let all = records_so_far(shared);
+    assert_eq!(shared.pool.len(), BLOCKS, "every block of the pool is back");
+    all
+}
+
+fn records_so_far(shared: &Shared) -> Vec<Finished> {
     let mut all = Vec::new();
     while let Some(message) = shared.messages.pop() {
         if let Message::Finished(_, mut finished) = message {
@@ -106,7 +114,6 @@ fn records(shared: &Shared) -> Vec<Finished> {
             all.push(finished);
         }
     }
-    assert_eq!(shared.pool.len(), BLOCKS, "every block of the pool is back");
     all
 }
 
@@ -398,7 +405,17 @@ fn a_long_wait_for_a_due_is_not_spent_in_turns() {
 /// one, and they run one after the other on one supply as long as each has a slot.
 #[test]
 fn one_worker_or_eight_have_one_schedule() {
-    let law = ArrivalLaw::new(1_000.0, 1.0).expect("a law");
+    let ramp = Stretch { lasts_ns: 1_000_000_000, from_per_s: 0.0, to_per_s: 1_000.0 };
+    let rate = RateProfile::new(vec![ramp], After::Constant { per_s: 1_000.0 }).expect("a profile");
+    let laws = [
+        ArrivalLaw::new(1_000.0, 1.0).expect("a law"),
+        ArrivalLaw::Varying { rate, spacing: Spacing::Gamma { shape: 0.5 } },
+        ArrivalLaw::batches(16, ms(10)).expect("a law"),
+    ];
+    laws.iter().for_each(one_or_eight);
+}
+
+fn one_or_eight(law: &ArrivalLaw) {
     let dues: Vec<Nanos> = law.schedule(7).take(400).collect();
     let of = |workers: u32| {
         let shared = shared(400);
