@@ -20,5 +20,6 @@ pub mod reading;
 pub mod report;
 pub mod rundir;
 pub mod target;
+pub mod trace;
 pub mod verify;
 pub mod workload;

@@ -2,6 +2,7 @@
 //! first request is worked out here, once.
 
 use crate::rundir::window::{self, LoadModel};
+use crate::trace::replay::Replay;
 use crate::workload::{hex, nonce};
 use bench_engine::schedule::ArrivalLaw;
 use bench_engine::units::Nanos;
@@ -31,6 +32,8 @@ pub enum Cell {
     },
     /// Requests start at times drawn beforehand.
     Open(OpenLoop),
+    /// Requests start at captured times.
+    Trace(Replay),
 }
 
 /// An open-loop load point. Each of its windows has the same schedule.
@@ -115,7 +118,7 @@ impl Cell {
             concurrency,
             default_cap,
             slots,
-            opened_ahead: opened_ahead(law, mean_output_tokens, slots),
+            opened_ahead: opened_ahead(law.per_s(), mean_output_tokens, slots),
             requests,
             last_due_s: last_due.secs_f64(),
             schedule_hash: hex(&hash.finalize()),
@@ -131,6 +134,7 @@ impl Cell {
         match self {
             Cell::Closed { concurrency } => *concurrency,
             Cell::Open(open) => open.slots,
+            Cell::Trace(replay) => replay.slots,
         }
     }
 
@@ -139,6 +143,7 @@ impl Cell {
         match self {
             Cell::Closed { concurrency } => *concurrency,
             Cell::Open(open) => open.opened_ahead,
+            Cell::Trace(replay) => replay.opened_ahead,
         }
     }
 
@@ -151,6 +156,7 @@ impl Cell {
                 let second = open.rate.map_or(MOST_READY, |per_s| per_s.ceil() as usize);
                 second.clamp(SPARE_REQUESTS, MOST_READY).min(open.requests as usize)
             }
+            Cell::Trace(replay) => replay.supply_depth(),
         }
     }
 
@@ -158,7 +164,7 @@ impl Cell {
     pub fn load(&self) -> worker::Load {
         match self {
             Cell::Closed { .. } => worker::Load::Closed,
-            Cell::Open(_) => worker::Load::Open,
+            Cell::Open(_) | Cell::Trace(_) => worker::Load::Open,
         }
     }
 
@@ -169,6 +175,18 @@ impl Cell {
                 window::Load { model: LoadModel::Closed, concurrency: Some(*concurrency), rate: None }
             }
             Cell::Open(open) => window::Load { model: LoadModel::Open, concurrency: open.concurrency, rate: open.rate },
+            Cell::Trace(replay) => {
+                window::Load { model: LoadModel::Trace, concurrency: replay.concurrency, rate: replay.rate }
+            }
+        }
+    }
+
+    /// Requests of a window whose schedule has an end; None in closed loop.
+    pub fn scheduled(&self) -> Option<u64> {
+        match self {
+            Cell::Closed { .. } => None,
+            Cell::Open(open) => Some(open.requests),
+            Cell::Trace(replay) => Some(replay.requests),
         }
     }
 
@@ -177,6 +195,7 @@ impl Cell {
         match self {
             Cell::Closed { .. } => None,
             Cell::Open(open) => Some(&open.schedule_hash),
+            Cell::Trace(replay) => Some(&replay.schedule_hash),
         }
     }
 }
@@ -193,8 +212,8 @@ impl OpenLoop {
 
 /// Connections that will be busy at the same time, by Little's law, with a margin of three standard deviations of a
 /// Poisson number; the time of a reply is that of its tokens at an assumed speed.
-fn opened_ahead(law: ArrivalLaw, mean_output_tokens: f64, slots: u32) -> u32 {
-    let Some(per_s) = law.per_s() else { return slots };
+pub(crate) fn opened_ahead(per_s: Option<f64>, mean_output_tokens: f64, slots: u32) -> u32 {
+    let Some(per_s) = per_s else { return slots };
     let busy = per_s * mean_output_tokens / ASSUMED_TOKENS_PER_S;
     let wanted = (busy + 3.0 * busy.sqrt()).ceil();
     (wanted as u32).clamp(1, slots.max(1)).min(slots)

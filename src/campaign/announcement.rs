@@ -8,6 +8,8 @@ use crate::load_point::{ASSUMED_TOKENS_PER_S, Cell, OpenLoop};
 use crate::plan::Plan;
 use crate::reading::printable;
 use crate::target::metrics_source::MetricsSource;
+use crate::trace::replay::Replay;
+use crate::workload::Lengths;
 use bench_engine::engine::WorkerInfo;
 use bench_engine::io::capabilities::Capabilities;
 use bench_engine::io::uring::RingError;
@@ -66,7 +68,7 @@ impl RunFacts<'_> {
 /// `plan.json`. What stands between `model` and `environment` is the plan that `plan_hash` covers.
 #[allow(clippy::too_many_arguments)] // the document has no other maker
 pub(super) fn plan_document(
-    plan: &Plan,
+    of: &Plan,
     run_id: &str,
     started_at: &str,
     model: &str,
@@ -78,14 +80,19 @@ pub(super) fn plan_document(
         "schema": "tarebench.plan/1",
         "tarebench": crate::cli::VERSION,
         "run_id": run_id,
-        "plan_hash": plan.hash(model),
+        "plan_hash": of.hash(model),
         "started_at": started_at,
         "model": model,
     });
-    if let (Value::Object(fields), Value::Object(plan)) = (&mut document, serde_json::to_value(plan)?) {
+    if let (Value::Object(fields), Value::Object(plan)) = (&mut document, serde_json::to_value(of)?) {
         fields.extend(plan);
         fields.insert("environment".to_owned(), environment);
         fields.insert("calibration".to_owned(), calibration.clone());
+        if let Lengths::Trace(captured) = &of.workload.lengths {
+            // where it was read and how it was known decides nothing that is sent
+            let source = json!({"file": captured.file, "format_known_by": captured.known_by});
+            fields.insert("trace_source".to_owned(), source);
+        }
         if !interleave.is_null() {
             fields.insert("interleave".to_owned(), interleave.clone());
         }
@@ -112,12 +119,13 @@ pub(super) fn announce(plan: &Plan, facts: &RunFacts<'_>, dir: &Path, voice: &Vo
     let cap = plan.workload.max_tokens.map(|n| format!(", outputs {n}")).unwrap_or_default();
     let (mean_in, mean_out) = mean_lengths(plan);
     voice.say(format!(
-        "work     {} x {}{cap}, mean {mean_in:.0} in and {mean_out:.0} out; seed {}; temperature {}, top_p {}; a nonce first in every prompt",
+        "work     {} x {}{cap}, mean {mean_in:.0} in and {mean_out:.0} out; seed {}; temperature {}, top_p {}; {}",
         workload_name(plan),
         plan.workload.length_scale,
         plan.workload.seed,
         plan.temperature,
         plan.top_p,
+        first_words(plan),
     ));
     let stamps = if facts.found.stamps { "kernel stamps" } else { "user stamps only: no net, no tare" };
     let on: Vec<String> = facts.workers.iter().map(|w| w.core.to_string()).collect();
@@ -139,10 +147,20 @@ pub(super) fn announce(plan: &Plan, facts: &RunFacts<'_>, dir: &Path, voice: &Vo
     voice.say(format!("records  {}", dir.display()));
 }
 
+/// How prompts begin.
+fn first_words(plan: &Plan) -> &'static str {
+    match &plan.workload.lengths {
+        Lengths::Trace(captured) if captured.shares_prefixes() => "one word first in every prompt of a window",
+        Lengths::Trace(captured) if captured.facts.prompts.contains_key("bodies") => "bodies as the trace has them",
+        _ => "a nonce first in every prompt",
+    }
+}
+
 fn workload_name(plan: &Plan) -> &'static str {
     match plan.workload.lengths {
-        crate::workload::Lengths::SeedMix { .. } => "seed-mix",
-        crate::workload::Lengths::Random { .. } => "random",
+        Lengths::SeedMix { .. } => "seed-mix",
+        Lengths::Random { .. } => "random",
+        Lengths::Trace(_) => "captured lengths",
     }
 }
 
@@ -157,16 +175,25 @@ fn load(plan: &Plan) -> Vec<String> {
         .iter()
         .filter_map(|c| if let Cell::Closed { concurrency } = c { Some(concurrency.to_string()) } else { None })
         .collect();
+    let captured = match &plan.workload.lengths {
+        Lengths::Trace(captured) => Some(captured),
+        _ => None,
+    };
     let kind = match closed.is_empty() {
+        true if captured.is_some() => "replay of a captured trace".to_owned(),
         true => "open loop".to_owned(),
         false => format!("closed loop at {}", closed.join(", ")),
     };
     let (each, windows) = (plan.drop + plan.num_prompts, plan.windows);
     let mut lines =
         vec![format!("load     {kind}; {windows} windows each of {each} requests (first {} dropped){long}", plan.drop)];
+    lines.extend(captured.into_iter().flat_map(|captured| captured.words()).map(|words| format!("         {words}")));
+    let reuse = plan.connection == Connection::Reuse;
     for cell in &plan.cells {
-        if let Cell::Open(open) = cell {
-            lines.push(format!("         {}", open_load(open, plan.connection == Connection::Reuse)));
+        match cell {
+            Cell::Closed { .. } => {}
+            Cell::Open(open) => lines.push(format!("         {}", open_load(open, reuse))),
+            Cell::Trace(replay) => lines.push(format!("         {}", replayed_load(replay, reuse))),
         }
     }
     lines
@@ -180,16 +207,37 @@ fn open_load(open: &OpenLoop, reuse: bool) -> String {
         ("even", _) => ", evenly spaced".to_owned(),
         _ => " (no schedule to go on by: exactly the number of requests)".to_owned(),
     };
-    let cap = match (open.concurrency, open.default_cap) {
+    let cap = cap(open.concurrency, open.default_cap);
+    let ahead = ahead(open.opened_ahead, reuse);
+    format!("{rate}{law}: {} requests in {:.1} s, {cap}, {ahead}", open.requests, open.last_due_s)
+}
+
+fn replayed_load(replay: &Replay, reuse: bool) -> String {
+    let rate = replay.rate.map_or_else(|| "all at once".to_owned(), |per_s| format!("mean {per_s:.3} requests/s"));
+    format!(
+        "time x {}: {} requests in {:.1} s, {rate}, busiest second {}; {}, {}",
+        replay.time_scale,
+        replay.requests,
+        replay.last_due_s,
+        replay.peak_per_s,
+        cap(replay.concurrency, replay.default_cap),
+        ahead(replay.opened_ahead, reuse),
+    )
+}
+
+fn cap(concurrency: Option<u32>, by_default: bool) -> String {
+    match (concurrency, by_default) {
         (None, _) => "no cap".to_owned(),
         (Some(cap), false) => format!("at most {cap} at once"),
         (Some(cap), true) => format!("at most {cap} at once (the default; --max-concurrency sets it)"),
-    };
-    let ahead = match reuse {
-        true => format!("{} connections opened ahead", open.opened_ahead),
+    }
+}
+
+fn ahead(opened: u32, reuse: bool) -> String {
+    match reuse {
+        true => format!("{opened} connections opened ahead"),
         false => "a new connection for each".to_owned(),
-    };
-    format!("{rate}{law}: {} requests in {:.1} s, {cap}, {ahead}", open.requests, open.last_due_s)
+    }
 }
 
 fn mean_lengths(plan: &Plan) -> (f64, f64) {
@@ -204,6 +252,7 @@ fn estimated_s(plan: &Plan, cell: &Cell, mean_out: f64) -> f64 {
         * match cell {
             Cell::Closed { concurrency } => busy_s(plan.drop + plan.num_prompts, *concurrency).max(plan.min_duration_s),
             Cell::Open(open) => (open.last_due_s + reply_s).max(busy_s(open.requests, open.slots)),
+            Cell::Trace(replay) => (replay.last_due_s + reply_s).max(busy_s(replay.requests, replay.slots)),
         }
 }
 

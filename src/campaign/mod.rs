@@ -226,6 +226,7 @@ fn lay_down(
     let (run_id, started_at, model) = (&arm.run_id, &arm.started_at, &arm.server.model);
     let document = plan_document(arm.plan, run_id, started_at, model, facts.environment(), calibration, &turns)?;
     arm.write_plan(&document)?;
+    arm.write_trace()?;
     if let Some(side) = arm.side {
         voice.say(format!("arm      {}", side.name()));
     }
@@ -345,7 +346,7 @@ fn usable_directory(dir: &Path, force: bool) -> anyhow::Result<()> {
 }
 
 /// Every file a campaign may write into its directory.
-const FILES: [&str; 14] = [
+const FILES: [&str; 15] = [
     "plan.json",
     "requests.jsonl",
     "windows.jsonl",
@@ -359,6 +360,7 @@ const FILES: [&str; 14] = [
     "canary-truth.jsonl",
     "canary.json",
     "server-metrics.jsonl",
+    "trace.jsonl",
     ledger::FILE,
 ];
 

@@ -166,11 +166,8 @@ impl Campaign<'_> {
     }
 
     fn prompts(&self) -> PromptMaker {
-        PromptMaker {
-            seed: self.arm.plan.workload.seed,
-            nonces: Nonces::of_run(&self.arm.run_id),
-            gauge: Gauge::WORD_EACH,
-        }
+        let nonces = Nonces::of_run(&self.arm.run_id);
+        PromptMaker { seed: self.arm.plan.workload.seed, window_words: nonces.clone(), nonces, gauge: Gauge::WORD_EACH }
     }
 
     fn scraper<'scope, 'env>(
@@ -245,7 +242,7 @@ impl Campaign<'_> {
             // requests are made ahead; the window opens when the first ones are there
             let enough = match place.cell {
                 Cell::Closed { concurrency } => (*concurrency as usize).min(shared.supply.capacity()),
-                Cell::Open(_) => place.cell.supply_depth().min(shared.supply.capacity()),
+                Cell::Open(_) | Cell::Trace(_) => place.cell.supply_depth().min(shared.supply.capacity()),
             };
             let start = SystemClock.now() + lead(enough);
             let (feeder, feeding) = (&feeder, &feeding);

@@ -3,7 +3,7 @@
 
 mod run;
 
-pub use run::{Arm, Connection, InterleaveOrder, Profile, Proof, RunArgs, Stamps};
+pub use run::{Arm, Connection, InterleaveOrder, Profile, Proof, RunArgs, Stamps, TraceFormat};
 
 use crate::analysis::comparison::metric::Metric;
 use calibration::mock::{Class, ColdStart, Law, SplitWrites};
@@ -77,6 +77,8 @@ const RUN_EXAMPLES: &str = "Examples:
       a small server with a small context
   tarebench run --base-url http://gpu-7:8000 --request-rate 2,5,10 --num-prompts 1000
       open loop: requests arrive as a Poisson process, however slow the server is
+  zcat day.csv.gz | tarebench run --base-url http://gpu-7:8000 --trace - --time-scale 1,2
+      captured traffic with its own times and lengths, as it was and twice as fast
   tarebench run --config campaign.toml --seed 8
       flags win over the file
   tarebench run --base-url http://gpu-7:8000 --interleave http://gpu-8:8000 --windows 4 --max-concurrency 8

@@ -1,9 +1,10 @@
 //! Load points and the order of arms, from the flags.
 
-use super::{BadPlan, range};
+use super::{BadPlan, range, trace};
 use crate::cli::{InterleaveOrder, RunArgs};
 use crate::interleave::Order;
 use crate::load_point::{Cell, Extent};
+use crate::trace::captured::Captured;
 use bench_engine::schedule::{ArrivalLaw, BadLaw};
 
 /// Most connections of one load point.
@@ -18,11 +19,14 @@ pub struct Interleave {
     pub order: Order,
 }
 
-/// The load points: concurrencies alone, rates alone, or all pairs of both.
-pub(super) fn cells(args: &RunArgs, extent: Extent) -> Result<Vec<Cell>, BadPlan> {
+/// The load points: concurrencies alone, rates or speeds of a trace alone, or all pairs of one of these and caps.
+pub(super) fn cells(args: &RunArgs, extent: Extent, captured: Option<&Captured>) -> Result<Vec<Cell>, BadPlan> {
     let caps = args.max_concurrency.as_ref().map(|list| list.0.as_slice());
     if let Some(bad) = caps.unwrap_or_default().iter().find(|n| !(1..=MAX_CONCURRENCY).contains(*n)) {
         return Err(range("--max-concurrency", "a list of numbers from 1 to 100,000 (0 would send nothing)", bad));
+    }
+    if let Some(captured) = captured {
+        return trace::cells(args, captured, caps);
     }
     let Some(rates) = &args.request_rate else {
         if args.burstiness.is_some() {

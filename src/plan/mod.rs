@@ -3,6 +3,7 @@
 mod goals;
 mod load;
 mod target;
+mod trace;
 mod work;
 
 pub use load::Interleave;
@@ -13,7 +14,9 @@ use crate::goals::{BadGoals, Goals};
 use crate::interleave::Sequence;
 use crate::load_point::{Cell, Extent};
 use crate::target::openai::{Api, TokenProof};
-use crate::workload::{BadWorkload, Lengths, Workload, hex, nonce};
+use crate::trace::captured::BadReplay;
+use crate::trace::fault::BadTrace;
+use crate::workload::{self, BadWorkload, Lengths, Workload, hex, nonce};
 use bench_engine::timers::Limits;
 use bench_engine::units::Nanos;
 use goals::goals;
@@ -187,6 +190,12 @@ pub enum BadPlan {
         /// Why not, and what to do.
         why: &'static str,
     },
+    /// `--trace`.
+    #[error("--trace {0}")]
+    Trace(#[from] BadTrace),
+    /// What is to be replayed of it.
+    #[error(transparent)]
+    Replay(#[from] BadReplay),
     /// `--api-key-env`.
     #[error("--api-key-env {0}: that variable is not set; export it, or leave the flag out")]
     NoKey(String),
@@ -215,7 +224,8 @@ impl Plan {
             Some(Profile::Tail) => 10_000,
             Some(Profile::Quick | Profile::SeedV1) | None => 300,
         };
-        let num_prompts = args.num_prompts.unwrap_or(kept_of_profile);
+        let given = args.num_prompts.or(args.profile.map(|_| kept_of_profile));
+        let num_prompts = given.unwrap_or(kept_of_profile);
         let drop = args.drop.unwrap_or(10);
         if num_prompts == 0 || num_prompts + drop > nonce::MAX_TRACE_ID {
             return Err(range("--num-prompts", "1 to 16,777,000, --drop included", num_prompts));
@@ -223,7 +233,16 @@ impl Plan {
         // the protocol of the seed is the same against every server
         let shortened = built_in && args.profile != Some(Profile::SeedV1);
         let scale = args.length_scale.unwrap_or(if shortened { 0.1 } else { 1.0 });
-        let workload = Workload::new(lengths(args)?, scale, args.seed.unwrap_or(7), args.max_tokens)?;
+        workload::check_scale(scale, args.max_tokens)?;
+        let captured = trace::captured(args, trace::Counts { drop, kept: given, length_scale: scale })?;
+        let shortened = shortened && captured.is_none();
+        // a schedule that has an end decides how many there are
+        let num_prompts = captured.as_ref().map_or(num_prompts, |captured| captured.requests - drop);
+        let lengths = match &captured {
+            Some(captured) => Lengths::Trace(Box::new(captured.clone())),
+            None => lengths(args)?,
+        };
+        let workload = Workload::new(lengths, scale, args.seed.unwrap_or(7), args.max_tokens)?;
         let (gap_between_windows_s, _) = seconds("--gap-between-windows", args.gap_between_windows, 0.0, true)?;
         let (min_duration_s, min_duration) =
             seconds("--min-duration", args.min_duration, if shortened { 2.0 } else { 0.0 }, true)?;
@@ -231,7 +250,7 @@ impl Plan {
             workload.mean_lengths(drop, num_prompts).map_err(BadWorkload::from)?;
         let extent =
             Extent { seed: workload.seed, at_least: drop + num_prompts, until: min_duration, mean_output_tokens };
-        let cells = cells(args, extent)?;
+        let cells = cells(args, extent, captured.as_ref())?;
         let windows = args.windows.unwrap_or(2);
         if windows == 0 || u64::from(windows) * cells.len() as u64 > nonce::MAX_WINDOWS {
             return Err(range("--windows", "at least 1, and at most 65,536 in all load points together", windows));
@@ -410,10 +429,7 @@ impl Plan {
 
     /// Requests of the whole campaign; in closed loop without those of `--min-duration`.
     pub fn requests(&self) -> u64 {
-        let of_window = |cell: &Cell| match cell {
-            Cell::Closed { .. } => self.num_prompts + self.drop,
-            Cell::Open(open) => open.requests,
-        };
+        let of_window = |cell: &Cell| cell.scheduled().unwrap_or(self.num_prompts + self.drop);
         self.cells.iter().map(of_window).sum::<u64>() * u64::from(self.windows)
     }
 }
@@ -466,7 +482,7 @@ mod tests {
         let plan = plan.expect("ok");
         let of = |c: &Cell| match c {
             Cell::Open(open) => (open.rate, open.concurrency, open.arrivals),
-            Cell::Closed { .. } => panic!("a rate makes an open loop"),
+            other => panic!("a rate makes an open loop, not {other:?}"),
         };
         let found: Vec<_> = plan.cells.iter().map(of).collect();
         let gamma = |cap| (Some(10.0), Some(cap), "gamma");

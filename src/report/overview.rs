@@ -95,6 +95,9 @@ fn short(load: &Load) -> String {
     match (load.model, load.rate, load.concurrency) {
         (LoadModel::Closed, _, Some(c)) => format!("c={c}"),
         (LoadModel::Closed, _, None) => "closed".into(),
+        (LoadModel::Trace, Some(rate), _) => {
+            [Some(format!("trace {rate:.3}/s")), cap].into_iter().flatten().collect::<Vec<_>>().join(" ")
+        }
         (_, Some(rate), _) => [Some(format!("{rate}/s")), cap].into_iter().flatten().collect::<Vec<_>>().join(" "),
         (LoadModel::Trace, None, _) => "trace".into(),
         (_, None, _) => [Some("at once".to_owned()), cap].into_iter().flatten().collect::<Vec<_>>().join(" "),

@@ -552,7 +552,8 @@ pub fn load(load: &Load) -> String {
         }
         (LoadModel::Open, Some(per_s)) => format!("open loop, {} requests/s{cap}", rate(Some(per_s))),
         (LoadModel::Open, None) => format!("open loop, all at once{cap}"),
-        (LoadModel::Trace, _) => format!("captured trace{cap}"),
+        (LoadModel::Trace, None) => format!("captured trace{cap}"),
+        (LoadModel::Trace, per_s) => format!("captured trace, mean {} requests/s{cap}", rate(per_s)),
     }
 }
 

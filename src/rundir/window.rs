@@ -49,7 +49,7 @@ pub struct Load {
     pub model: LoadModel,
     /// Requests in flight: the load itself in closed loop, a cap elsewhere.
     pub concurrency: Option<u32>,
-    /// Nominal requests/s; null in closed loop, for traces, and for all at once.
+    /// Nominal requests/s, for a trace the mean of its replay; null in closed loop and for all at once.
     pub rate: Option<f64>,
 }
 

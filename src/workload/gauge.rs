@@ -19,6 +19,11 @@ impl Gauge {
     pub fn words(&self, tokens: u64) -> u64 {
         ((tokens as f64 - self.overhead) / self.per_word).round().max(1.0) as u64
     }
+
+    /// Words of a piece of a prompt that is to have `tokens`; at least 1.
+    pub fn block_words(&self, tokens: u64) -> u64 {
+        (tokens as f64 / self.per_word).round().max(1.0) as u64
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ pub mod nonce;
 pub mod prompt;
 mod words;
 
+use crate::trace::captured::Captured;
 use rand_core::Rng;
 use rand_pcg::Pcg64;
 use serde::Serialize;
@@ -54,6 +55,8 @@ pub enum Lengths {
         /// r, 0 to 1.
         range_ratio: f64,
     },
+    /// Those of captured traffic, one request after the other.
+    Trace(Box<Captured>),
 }
 
 /// A workload, ready to be asked for any request of any window.
@@ -94,6 +97,13 @@ pub enum Content {
     Text(String),
     /// A whole body of somebody's.
     Body(Map<String, Value>),
+    /// Blocks of words, each made from its id: prompts that begin with the same ids begin with the same text.
+    Blocks {
+        /// In order.
+        ids: Vec<u64>,
+        /// Tokens of each, at least 1.
+        tokens_each: u64,
+    },
 }
 
 /// A workload that cannot be.
@@ -137,10 +147,7 @@ impl Workload {
     /// # Errors
     /// [`BadWorkload::Range`].
     pub fn new(lengths: Lengths, length_scale: f64, seed: u64, max_tokens: Option<u64>) -> Result<Self, BadWorkload> {
-        if !(length_scale.is_finite() && length_scale > 0.0 && length_scale <= 1000.0) {
-            let got = length_scale.to_string();
-            return Err(BadWorkload::Range { flag: "--length-scale", range: "above 0, at most 1000", got });
-        }
+        check_scale(length_scale, max_tokens)?;
         if let Lengths::Random { input_len, output_len, range_ratio } = lengths {
             if !(0.0..=1.0).contains(&range_ratio) {
                 let got = range_ratio.to_string();
@@ -154,9 +161,6 @@ impl Workload {
                 });
             }
         }
-        if max_tokens == Some(0) {
-            return Err(BadWorkload::Range { flag: "--max-tokens", range: "at least 1", got: "0".to_owned() });
-        }
         Ok(Workload { lengths, length_scale, seed, max_tokens, generator: GENERATOR })
     }
 
@@ -166,7 +170,10 @@ impl Workload {
     /// # Errors
     /// The file they come from cannot be read; each item as well.
     pub fn shapes(&self, drop: u64, kept: u64) -> io::Result<Box<dyn Iterator<Item = io::Result<Shape>> + '_>> {
-        Ok(Box::new(self.generated(drop, kept).map(Ok)))
+        match &self.lengths {
+            Lengths::Trace(captured) => Ok(Box::new(captured.shapes())),
+            Lengths::SeedMix { .. } | Lengths::Random { .. } => Ok(Box::new(self.generated(drop, kept).map(Ok))),
+        }
     }
 
     /// Shares are exact in each of the first two parts, and in every ten after them.
@@ -181,6 +188,9 @@ impl Workload {
     /// # Errors
     /// As for [`Workload::shapes`].
     pub fn trace_hash(&self, drop: u64, kept: u64) -> io::Result<String> {
+        if let Lengths::Trace(captured) = &self.lengths {
+            return Ok(captured.trace_hash.clone());
+        }
         let mut hash = Sha256::new();
         for shape in self.shapes(drop, kept)?.take((drop + kept) as usize) {
             let shape = shape?;
@@ -194,6 +204,9 @@ impl Workload {
     /// # Errors
     /// As for [`Workload::shapes`].
     pub fn mean_lengths(&self, drop: u64, kept: u64) -> io::Result<(f64, f64)> {
+        if let Lengths::Trace(captured) = &self.lengths {
+            return Ok((captured.mean_prompt_tokens, captured.mean_output_tokens));
+        }
         let (mut n, mut prompt, mut output) = (0_u64, 0, 0);
         for shape in self.shapes(drop, kept)?.take((drop + kept) as usize) {
             let shape = shape?;
@@ -206,6 +219,21 @@ impl Workload {
     fn scaled(&self, tokens: u64) -> u64 {
         ((tokens as f64 * self.length_scale).round() as u64).max(1)
     }
+}
+
+/// Whether lengths can be multiplied and replaced so.
+///
+/// # Errors
+/// [`BadWorkload::Range`].
+pub fn check_scale(length_scale: f64, max_tokens: Option<u64>) -> Result<(), BadWorkload> {
+    if !(length_scale.is_finite() && length_scale > 0.0 && length_scale <= 1000.0) {
+        let got = length_scale.to_string();
+        return Err(BadWorkload::Range { flag: "--length-scale", range: "above 0, at most 1000", got });
+    }
+    if max_tokens == Some(0) {
+        return Err(BadWorkload::Range { flag: "--max-tokens", range: "at least 1", got: "0".to_owned() });
+    }
+    Ok(())
 }
 
 /// Lower-case hex.
@@ -243,6 +271,8 @@ impl Iterator for Generated<'_> {
                     content: Content::Words,
                 }
             }
+            // read, not drawn
+            Lengths::Trace(_) => return None,
             Lengths::Random { input_len, output_len, range_ratio } => {
                 let mut draw = |len: u64| {
                     let (lo, hi) = (len as f64 * (1.0 - range_ratio), len as f64 * (1.0 + range_ratio));

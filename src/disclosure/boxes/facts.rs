@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::printable;
+use crate::report::quantity::rate;
 use crate::rundir::run_json::{Cell, RunJson, Window};
 use crate::rundir::window::{Load, LoadModel};
 
@@ -126,7 +127,13 @@ pub(super) fn load(load: &Load) -> String {
         (LoadModel::Open, None) => {
             format!("all at once{}", at_once.map_or_else(String::new, |c| format!(", at most {c}")))
         }
-        (LoadModel::Trace, _) => "a captured trace".to_string(),
+        (LoadModel::Trace, per_s) => {
+            let mean = per_s.map_or_else(String::new, |_| format!(" of {} requests/s", rate(per_s)));
+            format!(
+                "a captured trace{mean}{}",
+                at_once.map_or_else(String::new, |c| format!(" with at most {c} at once"))
+            )
+        }
     }
 }
 
