@@ -23,5 +23,6 @@ pub mod rundir;
 pub mod shard;
 pub mod target;
 pub mod tokenizer;
+pub mod trace;
 pub mod verify;
 pub mod workload;

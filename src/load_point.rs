@@ -4,6 +4,7 @@
 use crate::arrivals;
 use crate::rundir::window::{self, LoadModel};
 use crate::shard::Shard;
+use crate::trace::replay::Replay;
 use crate::workload::{hex, nonce};
 use bench_engine::schedule::{ArrivalLaw, GapLaw};
 use bench_engine::units::Nanos;
@@ -33,6 +34,8 @@ pub enum Cell {
     },
     /// Requests start at times drawn beforehand.
     Open(OpenLoop),
+    /// Requests start at captured times.
+    Trace(Replay),
 }
 
 /// An open-loop load point. Each of its windows has the same schedule.
@@ -152,6 +155,7 @@ impl Cell {
         match self {
             Cell::Closed { concurrency } => *concurrency,
             Cell::Open(open) => open.slots,
+            Cell::Trace(replay) => replay.slots,
         }
     }
 
@@ -160,6 +164,7 @@ impl Cell {
         match self {
             Cell::Closed { concurrency } => *concurrency,
             Cell::Open(open) => open.opened_ahead,
+            Cell::Trace(replay) => replay.opened_ahead,
         }
     }
 
@@ -173,6 +178,7 @@ impl Cell {
                 let second = most_at_once(&open.law, hosts, 1.0).map_or(MOST_READY, |most| most.ceil() as usize);
                 second.clamp(SPARE_REQUESTS, MOST_READY).min(open.requests as usize)
             }
+            Cell::Trace(replay) => replay.supply_depth(),
         }
     }
 
@@ -180,7 +186,7 @@ impl Cell {
     pub fn load(&self) -> worker::Load {
         match self {
             Cell::Closed { .. } => worker::Load::Closed,
-            Cell::Open(_) => worker::Load::Open,
+            Cell::Open(_) | Cell::Trace(_) => worker::Load::Open,
         }
     }
 
@@ -196,6 +202,21 @@ impl Cell {
                 rate: open.rate,
                 arrivals: open.course.clone(),
             },
+            Cell::Trace(replay) => window::Load {
+                model: LoadModel::Trace,
+                concurrency: replay.concurrency,
+                rate: replay.rate,
+                arrivals: replay.shard.map(Shard::words),
+            },
+        }
+    }
+
+    /// Requests of a window that are sent from here; None in closed loop, where there is no schedule.
+    pub fn requests(&self) -> Option<u64> {
+        match self {
+            Cell::Closed { .. } => None,
+            Cell::Open(open) => Some(open.requests),
+            Cell::Trace(replay) => Some(replay.requests),
         }
     }
 
@@ -204,6 +225,7 @@ impl Cell {
         match self {
             Cell::Closed { .. } => None,
             Cell::Open(open) => Some(&open.schedule_hash),
+            Cell::Trace(replay) => Some(&replay.schedule_hash),
         }
     }
 }
@@ -230,7 +252,12 @@ fn most_at_once(law: &ArrivalLaw, hosts: u32, s: f64) -> Option<f64> {
 /// Connections that will be busy at the same time when most are, by Little's law, with a margin of three standard
 /// deviations of a Poisson number; the time of a reply is that of its tokens at an assumed speed.
 fn opened_ahead(law: &ArrivalLaw, hosts: u32, mean_output_tokens: f64, slots: u32) -> u32 {
-    let Some(busy) = most_at_once(law, hosts, mean_output_tokens / ASSUMED_TOKENS_PER_S) else { return slots };
+    let busy = most_at_once(law, hosts, mean_output_tokens / ASSUMED_TOKENS_PER_S);
+    busy.map_or(slots, |busy| opened_for(busy, slots))
+}
+
+/// Connections for so many that are busy in the mean.
+pub(crate) fn opened_for(busy: f64, slots: u32) -> u32 {
     let wanted = (busy + 3.0 * busy.sqrt()).ceil();
     (wanted as u32).clamp(1, slots.max(1)).min(slots)
 }

@@ -19,6 +19,7 @@ mod server;
 mod steady;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod window;
 
 use std::collections::BTreeMap;

@@ -10,6 +10,7 @@ use crate::load_point::{ASSUMED_TOKENS_PER_S, Cell, OpenLoop};
 use crate::plan::Plan;
 use crate::reading::printable;
 use crate::target::metrics_source::MetricsSource;
+use crate::trace::replay::Replay;
 use crate::workload::ids::PromptForm;
 use bench_engine::engine::WorkerInfo;
 use bench_engine::io::capabilities::Capabilities;
@@ -70,7 +71,7 @@ impl RunFacts<'_> {
 /// `plan.json`. What stands between `model` and `environment` is the plan that `plan_hash` covers.
 #[allow(clippy::too_many_arguments)] // the document has no other maker
 pub(super) fn plan_document(
-    plan: &Plan,
+    of: &Plan,
     run_id: &str,
     started_at: &str,
     model: &str,
@@ -83,15 +84,20 @@ pub(super) fn plan_document(
         "schema": "tarebench.plan/1",
         "tarebench": crate::cli::VERSION,
         "run_id": run_id,
-        "plan_hash": plan.hash(model),
+        "plan_hash": of.hash(model),
         "started_at": started_at,
         "model": model,
     });
-    if let (Value::Object(fields), Value::Object(plan)) = (&mut document, serde_json::to_value(plan)?) {
+    if let (Value::Object(fields), Value::Object(plan)) = (&mut document, serde_json::to_value(of)?) {
         fields.extend(plan);
         fields.insert("environment".to_owned(), environment);
         fields.insert("gauge".to_owned(), gauge);
         fields.insert("calibration".to_owned(), calibration.clone());
+        if let Some(captured) = of.workload.lengths.captured() {
+            // where it was read and how it was known decides nothing that is sent
+            let source = json!({"file": captured.file, "format_known_by": captured.known_by});
+            fields.insert("trace_source".to_owned(), source);
+        }
         if !interleave.is_null() {
             fields.insert("interleave".to_owned(), interleave.clone());
         }
@@ -127,7 +133,7 @@ pub(super) fn announce(plan: &Plan, facts: &RunFacts<'_>, dir: &Path, voice: &Vo
         plan.workload.seed,
         plan.temperature,
         plan.top_p,
-        plan.workload.cache.words(),
+        first_words(plan),
     ));
     remarks(plan, voice);
     facts.lengths.tell(plan.tokenizer.as_ref(), voice);
@@ -160,6 +166,16 @@ fn remarks(plan: &Plan, voice: &Voice) {
     }
 }
 
+/// How prompts begin.
+fn first_words(plan: &Plan) -> String {
+    match plan.workload.lengths.captured() {
+        Some(captured) if captured.shares_prefixes() => {
+            "prompts share what the trace shares, after one word of the window".to_owned()
+        }
+        _ => plan.workload.cache.words(),
+    }
+}
+
 /// What is asked for, and for an open loop what follows from it.
 fn load(plan: &Plan) -> Vec<String> {
     let long = match plan.min_duration_s > 0.0 {
@@ -171,7 +187,9 @@ fn load(plan: &Plan) -> Vec<String> {
         .iter()
         .filter_map(|c| if let Cell::Closed { concurrency } = c { Some(concurrency.to_string()) } else { None })
         .collect();
+    let captured = plan.workload.lengths.captured();
     let kind = match closed.is_empty() {
+        true if captured.is_some() => "replay of a captured trace".to_owned(),
         true => "open loop".to_owned(),
         false => format!("closed loop at {}", closed.join(", ")),
     };
@@ -185,9 +203,13 @@ fn load(plan: &Plan) -> Vec<String> {
             shard.words()
         ));
     }
+    lines.extend(captured.into_iter().flat_map(|captured| captured.words()).map(|words| format!("         {words}")));
+    let reuse = plan.connection == Connection::Reuse;
     for cell in &plan.cells {
-        if let Cell::Open(open) = cell {
-            lines.push(format!("         {}", open_load(open, plan.connection == Connection::Reuse)));
+        match cell {
+            Cell::Closed { .. } => {}
+            Cell::Open(open) => lines.push(format!("         {}", open_load(open, reuse))),
+            Cell::Trace(replay) => lines.push(format!("         {}", replayed_load(replay, reuse))),
         }
     }
     lines
@@ -206,20 +228,43 @@ fn open_load(open: &OpenLoop, reuse: bool) -> String {
         ("batches", _) => String::new(),
         _ => " (no schedule to go on by: exactly the number of requests)".to_owned(),
     };
-    let cap = match (open.concurrency, open.default_cap) {
+    let cap = cap(open.concurrency, open.default_cap);
+    let ahead = ahead(open.opened_ahead, reuse);
+    let requests = of_scheduled(open.requests, open.scheduled);
+    format!("{rate}{law}: {requests} requests in {:.1} s, {cap}, {ahead}", open.last_due_s)
+}
+
+/// Requests that this host sends, of those of the schedule.
+fn of_scheduled(requests: u64, scheduled: u64) -> String {
+    if requests == scheduled { requests.to_string() } else { format!("{requests} of {scheduled}") }
+}
+
+fn replayed_load(replay: &Replay, reuse: bool) -> String {
+    let rate = replay.rate.map_or_else(|| "all at once".to_owned(), |per_s| format!("mean {per_s:.3} requests/s"));
+    format!(
+        "time x {}: {} requests in {:.1} s, {rate}, busiest second {}; {}, {}",
+        replay.time_scale,
+        of_scheduled(replay.requests, replay.scheduled),
+        replay.last_due_s,
+        replay.peak_per_s,
+        cap(replay.concurrency, replay.default_cap),
+        ahead(replay.opened_ahead, reuse),
+    )
+}
+
+fn cap(concurrency: Option<u32>, by_default: bool) -> String {
+    match (concurrency, by_default) {
         (None, _) => "no cap".to_owned(),
         (Some(cap), false) => format!("at most {cap} at once"),
         (Some(cap), true) => format!("at most {cap} at once (the default; --max-concurrency sets it)"),
-    };
-    let ahead = match reuse {
-        true => format!("{} connections opened ahead", open.opened_ahead),
+    }
+}
+
+fn ahead(opened: u32, reuse: bool) -> String {
+    match reuse {
+        true => format!("{opened} connections opened ahead"),
         false => "a new connection for each".to_owned(),
-    };
-    let requests = match open.requests == open.scheduled {
-        true => open.requests.to_string(),
-        false => format!("{} of {}", open.requests, open.scheduled),
-    };
-    format!("{rate}{law}: {requests} requests in {:.1} s, {cap}, {ahead}", open.last_due_s)
+    }
 }
 
 fn mean_lengths(plan: &Plan) -> (f64, f64) {
@@ -234,6 +279,7 @@ fn estimated_s(plan: &Plan, cell: &Cell, mean_out: f64) -> f64 {
         * match cell {
             Cell::Closed { concurrency } => busy_s(plan.drop + plan.num_prompts, *concurrency).max(plan.min_duration_s),
             Cell::Open(open) => (open.last_due_s + reply_s).max(busy_s(open.requests, open.slots)),
+            Cell::Trace(replay) => (replay.last_due_s + reply_s).max(busy_s(replay.requests, replay.slots)),
         }
 }
 

@@ -11,6 +11,7 @@ use crate::disclosure::ledger;
 use crate::interleave;
 use crate::plan::Plan;
 use crate::rundir::row::StampSource;
+use crate::rundir::trace;
 use crate::target::openai::BodyTemplate;
 use anyhow::Context;
 use bench_engine::clock::{Clock, SystemClock};
@@ -21,7 +22,8 @@ use bench_engine::units::Instant;
 use bench_engine::wire::request::RequestTemplate;
 use bench_engine::worker::{Shared, WorkerOptions};
 use serde_json::{Value, json};
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -138,6 +140,24 @@ impl<'a> Arm<'a> {
     pub(super) fn write_plan(&self, document: &str) -> anyhow::Result<()> {
         let path = self.dir.join("plan.json");
         fs::write(&path, document).with_context(|| path.display().to_string())
+    }
+
+    /// Writes `trace.jsonl`, where a trace is replayed.
+    ///
+    /// # Errors
+    /// It cannot be written, or the trace cannot be read again.
+    pub(super) fn write_trace(&self) -> anyhow::Result<()> {
+        let Some(captured) = self.plan.workload.lengths.captured() else { return Ok(()) };
+        let path = self.dir.join(trace::FILE);
+        let written = || -> anyhow::Result<()> {
+            let mut out = BufWriter::with_capacity(1 << 18, File::create(&path)?);
+            for line in captured.lines() {
+                serde_json::to_writer(&mut out, &line?)?;
+                out.write_all(b"\n")?;
+            }
+            Ok(out.flush()?)
+        };
+        written().with_context(|| path.display().to_string())
     }
 
     /// Its entry in the campaign ledger, which `place` leads to.

@@ -114,7 +114,7 @@ impl Feeder<'_> {
                 _ => unsent.never_due += 1,
             }
         }
-        if let Cell::Open(_) = self.cell {
+        if let Cell::Open(_) | Cell::Trace(_) = self.cell {
             for request in self.requests()?.skip(made as usize) {
                 let (trace_id, shape, due) = request?;
                 if due.is_none_or(|due| opened + due > at) {
@@ -138,6 +138,7 @@ impl Feeder<'_> {
         let dues: Box<dyn Iterator<Item = io::Result<Option<Nanos>>>> = match self.cell {
             Cell::Closed { .. } => Box::new(std::iter::repeat_with(|| Ok(None))),
             Cell::Open(open) => Box::new(open.dues()?.map(|due| due.map(Some))),
+            Cell::Trace(replay) => Box::new(replay.dues().map(|due| due.map(Some))),
         };
         let shapes = self.workload.shapes(self.drop, self.kept)?;
         let numbered = (0..=MAX_TRACE_ID).zip(shapes).zip(dues);

@@ -236,6 +236,7 @@ fn lay_down(
     let gauge = arm.lengths.facts(arm.plan.tokenizer.as_ref());
     let document = plan_document(arm.plan, run_id, started_at, model, facts.environment(), gauge, calibration, &turns)?;
     arm.write_plan(&document)?;
+    arm.write_trace()?;
     if let Some(side) = arm.side {
         voice.say(format!("arm      {}", side.name()));
     }
@@ -355,7 +356,7 @@ fn usable_directory(dir: &Path, force: bool) -> anyhow::Result<()> {
 }
 
 /// Every file a campaign may write into its directory.
-const FILES: [&str; 14] = [
+const FILES: [&str; 15] = [
     "plan.json",
     "requests.jsonl",
     "windows.jsonl",
@@ -369,6 +370,7 @@ const FILES: [&str; 14] = [
     "canary-truth.jsonl",
     "canary.json",
     "server-metrics.jsonl",
+    "trace.jsonl",
     ledger::FILE,
 ];
 

@@ -165,14 +165,19 @@ impl Campaign<'_> {
     }
 
     fn prompts(&self) -> PromptMaker {
+        let plan = self.arm.plan;
+        let nonces = Nonces::of_run(&self.arm.run_id);
         PromptMaker {
-            seed: self.arm.plan.workload.seed,
-            nonces: Nonces::of_run(&self.arm.run_id),
+            seed: plan.workload.seed,
+            // hosts that share a load share blocks, and know nothing of each other's run
+            window_words: plan.shard.map_or_else(|| nonces.clone(), |_| Nonces::of_shards(plan.workload.seed)),
+            nonces,
             gauge: self.arm.lengths.gauge,
-            tokenizer: self.arm.plan.tokenizer.clone(),
-            cache: self.arm.plan.workload.cache,
-            form: self.arm.plan.workload.prompt_form,
-            drop: self.arm.plan.drop,
+            tokenizer: plan.tokenizer.clone(),
+            cache: plan.workload.cache,
+            form: plan.workload.prompt_form,
+            texts_counted: plan.workload.lengths.dataset().is_some(),
+            drop: plan.drop,
         }
     }
 
@@ -249,7 +254,7 @@ impl Campaign<'_> {
             // requests are made ahead; the window opens when the first ones are there
             let enough = match place.cell {
                 Cell::Closed { concurrency } => (*concurrency as usize).min(shared.supply.capacity()),
-                Cell::Open(_) => place.cell.supply_depth().min(shared.supply.capacity()),
+                Cell::Open(_) | Cell::Trace(_) => place.cell.supply_depth().min(shared.supply.capacity()),
             };
             let start = SystemClock.now() + lead(enough);
             let (feeder, feeding) = (&feeder, &feeding);

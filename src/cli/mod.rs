@@ -3,7 +3,7 @@
 
 mod run;
 
-pub use run::{Arm, Connection, Form, InterleaveOrder, Profile, Proof, RunArgs, Stamps, Switch};
+pub use run::{Arm, Connection, Form, InterleaveOrder, Profile, Proof, RunArgs, Stamps, Switch, TraceFormat};
 
 use crate::analysis::comparison::metric::Metric;
 use calibration::mock::{Class, ColdStart, Law, SplitWrites};
@@ -80,6 +80,8 @@ const RUN_EXAMPLES: &str = "Examples:
   tarebench run --base-url http://gpu-7:8000 --request-rate 5 --arrivals spike:4x/10s@30s --min-duration 60
   tarebench run --base-url http://gpu-7:8000 --stages 60s@5,120s@20 --shard 2/4
       a rate that changes over time; and one sent from four hosts, of which this is the second
+  zcat day.csv.gz | tarebench run --base-url http://gpu-7:8000 --trace - --time-scale 1,2
+      captured traffic with its own times and lengths, as it was and twice as fast
   tarebench run --config campaign.toml --seed 8
       flags win over the file
   tarebench run --base-url http://gpu-7:8000 --interleave http://gpu-8:8000 --windows 4 --max-concurrency 8

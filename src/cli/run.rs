@@ -87,6 +87,26 @@ pub enum Form {
     Ids,
 }
 
+/// Who writes a captured trace so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TraceFormat {
+    /// By the first line.
+    Auto,
+    /// CSV: TIMESTAMP (a date), ContextTokens, GeneratedTokens.
+    Azure,
+    /// CSV: Timestamp (s), Model, Request tokens, Response tokens.
+    Burstgpt,
+    /// JSON Lines: timestamp (ms), input_length, output_length, hash_ids of 512 tokens.
+    Mooncake,
+    /// JSON Lines: timestamp (s), input_length, output_length, hash_ids of 16 tokens.
+    Vllm,
+    /// JSON Lines: timestamp (s), input_length, output_length, hash_ids of 16 tokens, type.
+    Bailian,
+    /// JSON Lines: arrival_ms or timestamp (s), lengths, and a prompt, messages or a body if there is one.
+    Generic,
+}
+
 /// Sets of protocol defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -212,6 +232,37 @@ run_args! {
     /// --max-concurrency is then the cap of each host
     #[arg(long, value_name = "i/n", help_heading = "Load")]
     shard: Option<String>,
+
+    /// Replay captured traffic with its own times and lengths: CSV or JSON Lines; - reads standard input, once. Every
+    /// request of it, unless --num-prompts is given; --max-concurrency is a cap
+    #[arg(long, value_name = "FILE", help_heading = "Trace")]
+    trace: Option<PathBuf>,
+    /// What wrote the trace [default: auto, by its first line]
+    #[arg(long, value_enum, value_name = "FORMAT", help_heading = "Trace")]
+    trace_format: Option<TraceFormat>,
+    /// Seconds of the trace that pass in one second: 60 replays an hour in a minute; a list gives several load points
+    /// [default: 1]
+    #[arg(long, value_name = "F,..", help_heading = "Trace")]
+    time_scale: Option<List<f64>>,
+    /// Leave out what comes earlier, in seconds of the trace after its first row [default: 0]
+    #[arg(long, value_name = "SECONDS", help_heading = "Trace")]
+    trace_from: Option<f64>,
+    /// Leave out what comes then or later, in seconds of the trace after its first row [default: its end]
+    #[arg(long, value_name = "SECONDS", help_heading = "Trace")]
+    trace_to: Option<f64>,
+    /// Go through the trace so often; each pass begins one mean gap after the last arrival of the one before, and has
+    /// blocks of its own [default: 1]
+    #[arg(long, value_name = "N", help_heading = "Trace")]
+    trace_loop: Option<u64>,
+    /// Tokens of a block of hash_ids [default: mooncake 512, vllm and bailian 16]
+    #[arg(long, value_name = "N", help_heading = "Trace")]
+    hash_block: Option<u64>,
+    /// Cut longer prompts of the trace, after --length-scale; counted and said
+    #[arg(long, value_name = "N", help_heading = "Trace")]
+    max_input_tokens: Option<u64>,
+    /// Cut longer outputs of the trace, after --length-scale; counted and said
+    #[arg(long, value_name = "N", help_heading = "Trace")]
+    max_output_tokens: Option<u64>,
 
     /// seed-mix (70/20/10 % of 200/100, 1000/300, 6000/600 prompt/output tokens), random, or drawn lengths in tokens:
     /// lognormal:in=512/300,out=128/100 and normal:.. (mean/standard deviation of the lengths themselves; with bounds,

@@ -13,12 +13,13 @@ use crate::rundir::run_json::RunJson;
 
 /// Files of a run directory whose digests are published, those that exist; `boxes.json` and the reports are made of
 /// them.
-pub const DIGESTED: [&str; 12] = [
+pub const DIGESTED: [&str; 13] = [
     "plan.json",
     "requests.jsonl",
     "windows.jsonl",
     "health.jsonl",
     "server-metrics.jsonl",
+    "trace.jsonl",
     "ledger.jsonl",
     "truth.jsonl",
     "canary.jsonl",

@@ -1,11 +1,12 @@
 //! Load points and the order of arms, from the flags.
 
-use super::{BadPlan, range};
+use super::{BadPlan, range, trace};
 use crate::arrivals::{BadPattern, NoLaw, Pattern};
 use crate::cli::{InterleaveOrder, Profile, RunArgs};
 use crate::interleave::Order;
 use crate::load_point::{Cell, Extent};
 use crate::shard::Shard;
+use crate::trace::captured::Captured;
 use crate::workload::nonce;
 use bench_engine::schedule::{ArrivalLaw, BadLaw};
 
@@ -135,11 +136,19 @@ fn burstiness(got: f64) -> BadPlan {
     range("--burstiness", "from 0.01 to 1,000,000, or inf", got)
 }
 
-/// The load points: concurrencies alone, rates alone, or all pairs of both.
-pub(super) fn cells(args: &RunArgs, arrivals: Option<&Arrivals>, extent: Extent) -> Result<Vec<Cell>, BadPlan> {
+/// The load points: concurrencies alone, rates or speeds of a trace alone, or all pairs of one of these and caps.
+pub(super) fn cells(
+    args: &RunArgs,
+    arrivals: Option<&Arrivals>,
+    captured: Option<&Captured>,
+    extent: Extent,
+) -> Result<Vec<Cell>, BadPlan> {
     let caps = args.max_concurrency.as_ref().map(|list| list.0.as_slice());
     if let Some(bad) = caps.unwrap_or_default().iter().find(|n| !(1..=MAX_CONCURRENCY).contains(*n)) {
         return Err(range("--max-concurrency", "a list of numbers from 1 to 100,000 (0 would send nothing)", bad));
+    }
+    if let Some(captured) = captured {
+        return trace::cells(args, captured, caps, extent.shard);
     }
     let laws = laws(args, arrivals)?;
     if laws.is_empty() {
@@ -181,13 +190,13 @@ fn laws(args: &RunArgs, arrivals: Option<&Arrivals>) -> Result<Vec<ArrivalLaw>, 
 }
 
 /// `--shard`.
-pub(super) fn shard(args: &RunArgs, has_arrivals: bool) -> Result<Option<Shard>, BadPlan> {
+pub(super) fn shard(args: &RunArgs, has_schedule: bool) -> Result<Option<Shard>, BadPlan> {
     let Some(text) = &args.shard else { return Ok(None) };
     let form = "i/n, host i (from 1) of n (at most 10,000), like 2/4";
     let shard = Shard::parse(text).ok_or_else(|| range("--shard", form, format!("{text:?}")))?;
-    if args.request_rate.is_none() && !has_arrivals {
+    if args.request_rate.is_none() && !has_schedule {
         let why = "its requests start when others end, so there is no schedule that hosts could share: give each host its \
-                   own --max-concurrency without --shard, or set --request-rate, --arrivals or --stages";
+                   own --max-concurrency without --shard, or set --request-rate, --arrivals, --stages or --trace";
         return Err(BadPlan::Together { flag: "--shard", other: "a closed loop", why });
     }
     Ok(Some(shard))

@@ -3,6 +3,7 @@
 mod goals;
 mod load;
 mod target;
+mod trace;
 mod work;
 
 pub use load::Interleave;
@@ -15,6 +16,8 @@ use crate::load_point::{Cell, Extent};
 use crate::shard::Shard;
 use crate::target::openai::{Api, TokenProof};
 use crate::tokenizer::{BadTokenizer, Tokenizer};
+use crate::trace::captured::BadReplay;
+use crate::trace::fault::BadTrace;
 use crate::workload::cache::Cache;
 use crate::workload::ids::PromptForm;
 use crate::workload::{BadWorkload, Lengths, Workload, hex, nonce};
@@ -259,6 +262,12 @@ pub enum BadPlan {
         /// Of `--drop`.
         drop: u64,
     },
+    /// `--trace`.
+    #[error("--trace {0}")]
+    Trace(#[from] BadTrace),
+    /// What is to be replayed of it.
+    #[error(transparent)]
+    Replay(#[from] BadReplay),
     /// `--api-key-env`.
     #[error("--api-key-env {0}: that variable is not set; export it, or leave the flag out")]
     NoKey(String),
@@ -291,6 +300,7 @@ impl Plan {
         let arrivals = Arrivals::of(args)?;
         let seed = args.seed.unwrap_or(7);
         let of_schedule = arrivals.as_ref().map(|arrivals| arrivals.kept(args, seed, drop)).transpose()?.flatten();
+        let given = args.num_prompts.or(args.profile.map(|_| kept_of_profile));
         let num_prompts = args.num_prompts.or(of_schedule).unwrap_or(kept_of_profile);
         if num_prompts == 0 || num_prompts + drop > nonce::MAX_TRACE_ID {
             return Err(range("--num-prompts", "1 to 16,777,000, --drop included", num_prompts));
@@ -301,17 +311,23 @@ impl Plan {
         if !endpoint.starts_with('/') || endpoint.bytes().any(|b| !b.is_ascii_graphic()) {
             return Err(range("--endpoint", "a path like /v1/chat/completions", endpoint));
         }
-        let workload = workload(args, Api::of_endpoint(&endpoint), shortened, drop, num_prompts)?;
+        let captured = trace::captured(args, drop, given)?;
+        // a schedule that has an end decides how many there are
+        let num_prompts = captured.as_ref().map_or(num_prompts, |captured| captured.requests - drop);
+        let workload = match &captured {
+            Some(captured) => work::replayed(args, captured)?,
+            None => workload(args, Api::of_endpoint(&endpoint), shortened, drop, num_prompts)?,
+        };
         let (gap_between_windows_s, _) = seconds("--gap-between-windows", args.gap_between_windows, 0.0, true)?;
         // a schedule with an end is as long as it is
-        let goes_on = of_schedule.is_none();
+        let goes_on = of_schedule.is_none() && captured.is_none();
         let (min_duration_s, min_duration) =
             seconds("--min-duration", args.min_duration, if goes_on && shortened { 2.0 } else { 0.0 }, true)?;
         let (mean_prompt_tokens, mean_output_tokens) =
             workload.mean_lengths(drop, num_prompts).map_err(BadWorkload::from)?;
-        let shard = shard(args, arrivals.is_some())?;
+        let shard = shard(args, arrivals.is_some() || captured.is_some())?;
         let extent = Extent { seed, at_least: drop + num_prompts, until: min_duration, mean_output_tokens, shard };
-        let cells = cells(args, arrivals.as_ref(), extent)?;
+        let cells = cells(args, arrivals.as_ref(), captured.as_ref(), extent)?;
         if let Some(shard) = shard.filter(|shard| shard.share(drop + num_prompts) == shard.share(drop)) {
             return Err(BadPlan::EmptyShard { shard, requests: drop + num_prompts, drop });
         }
@@ -485,10 +501,8 @@ impl Plan {
 
     /// Measured requests of the longest window; in closed loop without those of `--min-duration`.
     pub fn most_measured(&self) -> u64 {
-        let of_window = |cell: &Cell| match cell {
-            Cell::Closed { .. } => self.num_prompts,
-            Cell::Open(open) => open.requests.saturating_sub(self.drop),
-        };
+        let of_window =
+            |cell: &Cell| cell.requests().map_or(self.num_prompts, |requests| requests.saturating_sub(self.drop));
         self.cells.iter().map(of_window).max().unwrap_or(self.num_prompts)
     }
 
@@ -505,10 +519,7 @@ impl Plan {
     /// Requests of a window that are sent from here, dropped ones included; in closed loop without those of
     /// `--min-duration`.
     pub fn requests_of_window(&self, cell: &Cell) -> u64 {
-        match cell {
-            Cell::Closed { .. } => self.num_prompts + self.drop,
-            Cell::Open(open) => open.requests,
-        }
+        cell.requests().unwrap_or(self.num_prompts + self.drop)
     }
 
     /// Requests of the whole campaign that are sent from here; in closed loop without those of `--min-duration`.
@@ -565,7 +576,7 @@ mod tests {
         let plan = plan.expect("ok");
         let of = |c: &Cell| match c {
             Cell::Open(open) => (open.rate, open.concurrency, open.arrivals),
-            Cell::Closed { .. } => panic!("a rate makes an open loop"),
+            other => panic!("a rate makes an open loop, not {other:?}"),
         };
         let found: Vec<_> = plan.cells.iter().map(of).collect();
         let gamma = |cap| (Some(10.0), Some(cap), "gamma");
@@ -626,7 +637,7 @@ mod tests {
     fn open(plan: &Plan) -> &crate::load_point::OpenLoop {
         match &plan.cells[0] {
             Cell::Open(open) => open,
-            Cell::Closed { .. } => panic!("an open loop"),
+            other => panic!("{other:?} is no open loop"),
         }
     }
 

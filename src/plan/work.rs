@@ -4,6 +4,7 @@ use super::{BadPlan, range};
 use crate::cli::{Form, RunArgs};
 use crate::target::openai::Api;
 use crate::tokenizer::Tokenizer;
+use crate::trace::captured::Captured;
 use crate::workload::body::PromptField;
 use crate::workload::cache::Cache;
 use crate::workload::dataset::{Dataset, Format};
@@ -32,6 +33,25 @@ pub(super) fn workload(args: &RunArgs, api: Api, shortened: bool, drop: u64, kep
         dataset.select(workload.seed, drop, kept).map_err(BadWorkload::Unfit)?;
     }
     Ok(workload)
+}
+
+/// What a captured trace asks for. Where it says itself what prompts share, no flag does; whole bodies are sent as they
+/// are, unless something else is asked for.
+pub(super) fn replayed(args: &RunArgs, captured: &Captured) -> Result<Workload, BadPlan> {
+    let together = |other, why| Err(BadPlan::Together { flag: "--trace", other, why });
+    let bodies = captured.facts.prompts.contains_key("bodies");
+    let cache = match (&args.cache, cache(args)?) {
+        (Some(_), _) if captured.shares_prefixes() => {
+            return together("--cache", "its hash_ids say what prompts share; leave --cache out");
+        }
+        (Some(_), Cache::Repeat) => return together("--cache repeat", "a trace says what each request asks for"),
+        (None, _) if bodies => Cache::AsIs,
+        (_, cache) => cache,
+    };
+    let form = prompt_form(args, Api::of_endpoint(args.endpoint.as_deref().unwrap_or_default()))?;
+    let scale = args.length_scale.unwrap_or(1.0);
+    let lengths = Lengths::Trace(Box::new(captured.clone()));
+    Ok(Workload::new(lengths, scale, args.seed.unwrap_or(7), args.max_tokens)?.with(cache, form)?)
 }
 
 fn cache(args: &RunArgs) -> Result<Cache, BadPlan> {

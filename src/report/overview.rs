@@ -98,6 +98,9 @@ fn short(load: &Load) -> String {
     match (load.model, load.rate, load.concurrency) {
         (LoadModel::Closed, _, Some(c)) => format!("c={c}"),
         (LoadModel::Closed, _, None) => "closed".into(),
+        (LoadModel::Trace, Some(rate), _) => {
+            [Some(format!("trace {rate:.3}/s")), kind, cap].into_iter().flatten().collect::<Vec<_>>().join(" ")
+        }
         (_, Some(per_s), _) => {
             [Some(format!("{}/s", nominal(per_s))), kind, cap].into_iter().flatten().collect::<Vec<_>>().join(" ")
         }

@@ -555,7 +555,8 @@ pub fn load(load: &Load) -> String {
         }
         (LoadModel::Open, Some(per_s)) => format!("open loop, {} requests/s{course}{cap}", rate(Some(per_s))),
         (LoadModel::Open, None) => format!("open loop, all at once{course}{cap}"),
-        (LoadModel::Trace, _) => format!("captured trace{course}{cap}"),
+        (LoadModel::Trace, None) => format!("captured trace{course}{cap}"),
+        (LoadModel::Trace, per_s) => format!("captured trace, mean {} requests/s{course}{cap}", rate(per_s)),
     }
 }
 

@@ -7,4 +7,5 @@ pub mod health;
 pub mod row;
 pub mod run_json;
 pub mod scrape;
+pub mod trace;
 pub mod window;

@@ -53,8 +53,8 @@ pub struct Load {
     pub model: LoadModel,
     /// Requests in flight: the load itself in closed loop, a cap elsewhere.
     pub concurrency: Option<u32>,
-    /// Nominal requests/s of this host, the mean over the schedule where the rate changes; null in closed loop, for
-    /// traces, and for all at once.
+    /// Nominal requests/s of this host, the mean over the schedule where the rate changes or a trace is replayed; null in
+    /// closed loop and for all at once.
     pub rate: Option<f64>,
     /// What that does not tell, in words: how the rate changes, which part of the schedule this host sends; null where
     /// all of it comes at a constant rate.

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::trace::Replayed;
 use super::{Difference, client, server, window};
 use crate::rundir::chain::Chain;
 use crate::rundir::row::Row;
@@ -55,15 +56,19 @@ impl Raw {
             _ => objects(dir, SCRAPES, &mut scrapes_tails)?,
         };
         let mut sent = vec![0; windows.len()];
-        each_row(dir, &mut request_tails, &mut |row, h| {
+        let mut replayed = Replayed::new(dir, &plan, &windows);
+        each_row(dir, &mut request_tails, &mut |at, row, h| {
             rows += 1;
             let key = (u64::from(row.cell), u64::from(row.window));
             let pile: &mut Pile = piles.entry(key).or_default();
             pile.counted += 1;
             pile.last_h = Some(h);
             let Some(index) = windows.iter().position(|w| (number(w, "cell"), number(w, "window")) == key) else {
-                return;
+                return Ok(());
             };
+            if let Some(replayed) = &mut replayed {
+                replayed.take(&row, at)?;
+            }
             pile.rows.push(row);
             // the rows of a finished window are not needed any more
             if pile.counted == number(&windows[index], "rows") {
@@ -71,11 +76,15 @@ impl Raw {
                 sent[index] = server::attempts(&done);
                 figures.insert(index, window::figures(&windows[index], &done, &health, &plan));
             }
+            Ok(())
         })?;
         for (index, line) in windows.iter().enumerate() {
             let pile = piles.remove(&(number(line, "cell"), number(line, "window"))).unwrap_or_default();
             check(line, index + 1, &pile, request_tails.first())?;
             figures.entry(index).or_insert_with(|| window::figures(line, &[], &health, &plan));
+        }
+        if let Some(mut replayed) = replayed {
+            replayed.finish()?;
         }
         let mut of_windows: Vec<&mut Value> = figures.values_mut().collect();
         server::complete(&windows, &sent, &scrapes, &plan, &mut of_windows);
@@ -133,7 +142,7 @@ fn objects(dir: &Path, file: &'static str, tails: &mut Vec<(&'static str, usize)
 fn each_row(
     dir: &Path,
     tails: &mut Vec<(&'static str, usize)>,
-    take: &mut dyn FnMut(Row, String),
+    take: &mut dyn FnMut(usize, Row, String) -> Result<(), Difference>,
 ) -> Result<(), Difference> {
     let file = "requests.jsonl";
     let mut chain = Chain::default();
@@ -141,8 +150,7 @@ fn each_row(
         let before = chain.clone();
         let plain = chain.open(sealed).ok_or_else(|| changed_line(before, line, sealed))?;
         let row = serde_json::from_str(&plain).map_err(|e| Difference::Broken { file, line, text: e.to_string() })?;
-        take(row, chain.last_hex().to_string());
-        Ok(())
+        take(line, row, chain.last_hex().to_string())
     })
 }
 

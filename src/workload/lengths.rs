@@ -5,6 +5,7 @@ use super::distributions::{Between, Law, Spread};
 use super::histogram::Histogram;
 use super::order::{LENGTHS, ORDER, below, shuffle};
 use super::{Content, Shape};
+use crate::trace::captured::Captured;
 use rand_pcg::Pcg64;
 use serde::Serialize;
 
@@ -67,6 +68,8 @@ pub enum Lengths {
     ShareGpt(Dataset),
     /// Prompts or whole bodies.
     Jsonl(Dataset),
+    /// Those of captured traffic, one request after the other.
+    Trace(Box<Captured>),
 }
 
 impl Lengths {
@@ -93,6 +96,15 @@ impl Lengths {
             Lengths::Histogram(_) => "histogram",
             Lengths::ShareGpt(_) => "sharegpt",
             Lengths::Jsonl(_) => "jsonl",
+            Lengths::Trace(_) => "trace",
+        }
+    }
+
+    /// The traffic that is replayed.
+    pub fn captured(&self) -> Option<&Captured> {
+        match self {
+            Lengths::Trace(captured) => Some(captured),
+            _ => None,
         }
     }
 
@@ -166,7 +178,7 @@ impl Iterator for Generated<'_> {
             Lengths::Normal { input, output } => self.spread(Law::Normal, input, output),
             Lengths::Uniform { input, output } => [input, output].map(|side| side.draw(&mut self.draws)),
             Lengths::Histogram(histogram) => histogram.draw(&mut self.draws),
-            Lengths::ShareGpt(_) | Lengths::Jsonl(_) => return None,
+            Lengths::ShareGpt(_) | Lengths::Jsonl(_) | Lengths::Trace(_) => return None,
         };
         Some(Shape {
             class: class.to_owned(),

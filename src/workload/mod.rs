@@ -89,6 +89,13 @@ pub enum Content {
         /// Words of the answer.
         answer_words: u64,
     },
+    /// Blocks of words, each made from its id: prompts that begin with the same ids begin with the same text.
+    Blocks {
+        /// In order.
+        ids: Vec<u64>,
+        /// Tokens of each, at least 1.
+        tokens_each: u64,
+    },
 }
 
 /// A workload that cannot be.
@@ -137,17 +144,7 @@ impl Workload {
     /// # Errors
     /// [`BadWorkload::Range`], [`BadWorkload::Unfit`].
     pub fn new(lengths: Lengths, length_scale: f64, seed: u64, max_tokens: Option<u64>) -> Result<Self, BadWorkload> {
-        if !(length_scale.is_finite() && length_scale > 0.0 && length_scale <= 1000.0) {
-            let got = length_scale.to_string();
-            return Err(BadWorkload::Range { flag: "--length-scale", range: "above 0, at most 1000", got });
-        }
-        if lengths.dataset().is_some() && length_scale != 1.0 {
-            let words = format!(
-                "--length-scale {length_scale} cannot be: the prompts of {} are texts, and only drawn lengths can be scaled; leave it out",
-                lengths.name()
-            );
-            return Err(BadWorkload::Unfit(words));
-        }
+        check_scale(length_scale, max_tokens)?;
         if let Lengths::Random { input_len, output_len, range_ratio } = lengths {
             if !(0.0..=1.0).contains(&range_ratio) {
                 let got = range_ratio.to_string();
@@ -161,9 +158,6 @@ impl Workload {
                 });
             }
         }
-        if max_tokens == Some(0) {
-            return Err(BadWorkload::Range { flag: "--max-tokens", range: "at least 1", got: "0".to_owned() });
-        }
         let (cache, prompt_form) = (Cache::Unique, PromptForm::Text);
         Ok(Workload { lengths, length_scale, seed, max_tokens, cache, prompt_form, generator: GENERATOR })
     }
@@ -174,7 +168,7 @@ impl Workload {
     /// [`BadWorkload::Unfit`].
     pub fn with(self, cache: Cache, prompt_form: PromptForm) -> Result<Self, BadWorkload> {
         let (name, from_file) = (self.lengths.name(), self.lengths.dataset().is_some());
-        if cache == Cache::AsIs && !from_file {
+        if cache == Cache::AsIs && !from_file && !matches!(self.lengths, Lengths::Trace(_)) {
             let words = format!(
                 "--cache as-is cannot be: the prompts of {name} are made here, no file has them; choose unique, shared-prefix:N or repeat"
             );
@@ -210,6 +204,10 @@ impl Workload {
 
     fn unrepeated(&self, drop: u64, kept: u64) -> io::Result<Box<dyn Iterator<Item = io::Result<Shape>> + '_>> {
         let capped = |shape: Shape| Shape { output_tokens: self.max_tokens.unwrap_or(shape.output_tokens), ..shape };
+        if let Lengths::Trace(captured) = &self.lengths {
+            // cut and scaled as they were read
+            return Ok(Box::new(captured.shapes()));
+        }
         let Some(dataset) = self.lengths.dataset() else {
             return Ok(Box::new(self.generated(drop, kept).map(move |shape| Ok(capped(shape)))));
         };
@@ -268,12 +266,16 @@ impl Workload {
     /// # Errors
     /// As for [`Workload::shapes`].
     pub fn trace_hash(&self, drop: u64, kept: u64) -> io::Result<String> {
+        if let Lengths::Trace(captured) = &self.lengths {
+            return Ok(captured.trace_hash.clone());
+        }
         let mut hash = Sha256::new();
         for shape in self.shapes(drop, kept)?.take((drop + kept) as usize) {
             let shape = shape?;
             hash.update(format!("{} {} {}\n", shape.class, shape.prompt_tokens, shape.output_tokens));
             match &shape.content {
                 Content::Words => {}
+                Content::Blocks { ids, tokens_each } => hash.update(format!("{tokens_each} {ids:?}\n")),
                 Content::Text(text) | Content::Conversation { prompt: text, .. } => hash.update(format!("{text}\n")),
                 Content::Body(fields) => hash.update(Value::Object(fields.clone()).to_string() + "\n"),
             }
@@ -291,6 +293,9 @@ impl Workload {
     /// # Errors
     /// As for [`Workload::shapes`].
     pub fn mean_lengths(&self, drop: u64, kept: u64) -> io::Result<(f64, f64)> {
+        if let Lengths::Trace(captured) = &self.lengths {
+            return Ok((captured.mean_prompt_tokens, captured.mean_output_tokens));
+        }
         let (mut n, mut prompt, mut output) = (0_u64, 0, 0);
         for shape in self.shapes(drop, kept)?.take((drop + kept) as usize) {
             let shape = shape?;
@@ -299,6 +304,21 @@ impl Workload {
         let n = n.max(1) as f64;
         Ok((prompt as f64 / n, output as f64 / n))
     }
+}
+
+/// Whether lengths can be multiplied and replaced so.
+///
+/// # Errors
+/// [`BadWorkload::Range`].
+pub fn check_scale(length_scale: f64, max_tokens: Option<u64>) -> Result<(), BadWorkload> {
+    if !(length_scale.is_finite() && length_scale > 0.0 && length_scale <= 1000.0) {
+        let got = length_scale.to_string();
+        return Err(BadWorkload::Range { flag: "--length-scale", range: "above 0, at most 1000", got });
+    }
+    if max_tokens == Some(0) {
+        return Err(BadWorkload::Range { flag: "--max-tokens", range: "at least 1", got: "0".to_owned() });
+    }
+    Ok(())
 }
 
 /// Lower-case hex.

@@ -28,6 +28,11 @@ impl Nonces {
         Nonces { round_keys: [key(0), key(1), key(2), key(3)] }
     }
 
+    /// Of all hosts that share one load by its seed.
+    pub fn of_shards(seed: u64) -> Self {
+        Nonces::of_run(&format!("shards of seed {seed}"))
+    }
+
     /// The nonce of request `trace_id` of window number `serial` of the run (all cells counted together).
     ///
     /// # Panics

@@ -14,6 +14,10 @@ use rand_pcg::Pcg64;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+/// Streams of the generator.
+const WORDS_OF_REQUESTS: u128 = 3;
+const BLOCKS: u128 = 5;
+
 /// What a request asks of the model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Prompt {
@@ -52,12 +56,17 @@ pub struct PromptMaker {
     pub seed: u64,
     /// Of the run.
     pub nonces: Nonces,
+    /// Of the words that all prompts of a window begin with where prompts share blocks: those of the run, so that no run
+    /// finds the blocks of another one in a server's cache. Hosts that share a load must share these.
+    pub window_words: Nonces,
     /// How long text is.
     pub gauge: Gauge,
     /// Counts the tokens of made text, less the gauge's overhead; without it the gauge's words are made.
     pub tokenizer: Option<Tokenizer>,
     /// What the prompts of a window share.
     pub cache: Cache,
+    /// Texts come without a length: what is asked for is what is counted in them.
+    pub texts_counted: bool,
     /// Text or ids.
     pub form: PromptForm,
     /// Warm-up requests: those with a smaller trace id.
@@ -95,7 +104,7 @@ impl PromptMaker {
             },
             Content::Text(text) => {
                 let text = self.opened(&opening, &nonce, text);
-                let tokens = self.tokens(&text);
+                let tokens = if self.texts_counted { self.tokens(&text) } else { shape.prompt_tokens };
                 (Prompt::Text(text), (tokens, shape.output_tokens))
             }
             Content::Conversation { prompt, answer_words } => {
@@ -109,16 +118,34 @@ impl PromptMaker {
                     // readers refuse bodies that have no place for it
                     body::mark(&mut fields, &words);
                 }
-                let tokens = self.gauge.tokens(body::words(&fields));
+                let counted = self.gauge.tokens(body::words(&fields));
+                let tokens = if self.texts_counted { counted } else { shape.prompt_tokens };
                 (Prompt::Body(fields), (tokens, shape.output_tokens))
             }
+            // no nonce in front: it would part what the trace shares
+            Content::Blocks { ids, tokens_each } => {
+                let window = self.window_words.of_window(serial, false);
+                let blocks = Blocks { seed: self.seed, window, ids };
+                let prompt = match self.form {
+                    PromptForm::Text => {
+                        let each = self.gauge.words_inside(*tokens_each);
+                        Prompt::Text(blocks.text(each, trace_id, self.gauge.words(shape.prompt_tokens)))
+                    }
+                    PromptForm::Ids(range) => {
+                        Prompt::Ids(blocks.ids(*tokens_each, range, trace_id, shape.prompt_tokens))
+                    }
+                };
+                (prompt, asked)
+            }
         };
+        let shares = matches!(shape.content, Content::Blocks { .. });
         let begins = match opening {
+            _ if shares => Some(letters(self.window_words.of_window(serial, false))),
             Opening::Nonce => None,
             Opening::Same(window) | Opening::Prefix { window, .. } => Some(letters(window)),
             Opening::AsIs => dataset::beginning(&shape.content),
         };
-        let first_word = matches!((&opening, &prompt), (Opening::Nonce, Prompt::Text(_)));
+        let first_word = !shares && matches!((&opening, &prompt), (Opening::Nonce, Prompt::Text(_)));
         let user = match &prompt {
             // a body that is sent as it is keeps its own
             Prompt::Body(fields) if matches!(opening, Opening::AsIs) && fields.contains_key("user") => None,
@@ -218,21 +245,82 @@ impl Prompt {
     }
 }
 
-/// The prompt of request `trace_id`: `words` words, the first of them `nonce`. Every window of a seed has
-/// the same words after its own nonces.
-pub fn text(seed: u64, trace_id: u64, nonce: &str, words: u64) -> String {
-    let mut rng = Pcg64::new(u128::from(seed) << 64 | u128::from(trace_id), 3);
-    let mut text = String::with_capacity(nonce.len() + words as usize * 6);
-    text.push_str(nonce);
-    let mut bits = 0u64;
-    for i in 1..words {
-        if i % 8 == 1 {
+/// A prompt of blocks, each made from its id.
+#[derive(Clone, Copy, Debug)]
+pub struct Blocks<'a> {
+    /// Of the run.
+    pub seed: u64,
+    /// Number of the window (below 2^40), which every prompt of it begins with, in the place of as much of its first
+    /// block: no other window has these blocks.
+    pub window: u64,
+    /// In order.
+    pub ids: &'a [u64],
+}
+
+impl Blocks<'_> {
+    /// The prompt of request `trace_id`: `words` words, `each` of them a block, the last block cut to them; where the
+    /// blocks end before that, words that no other request has.
+    pub fn text(&self, each: u64, trace_id: u64, words: u64) -> String {
+        let first = letters(self.window);
+        let mut text = String::with_capacity(first.len() + words as usize * 6);
+        text.push_str(&first);
+        let mut left = words;
+        let drawn = self.ids.iter().map(|id| (self.draws(*id), each));
+        let rest = std::iter::once_with(|| (own_draws(self.seed, trace_id), u64::MAX));
+        let mut is_first = true;
+        for (mut rng, each) in drawn.chain(rest) {
+            let here = each.min(left);
+            // the word in front stands for one of the first block
+            push_words(&mut text, &mut rng, here - u64::from(is_first && here > 0));
+            (left, is_first) = (left - here, false);
+            if left == 0 {
+                break;
+            }
+        }
+        text
+    }
+
+    /// The same in token ids of `range`: `tokens` of them, `each` a block.
+    pub fn ids(&self, each: u64, range: IdRange, trace_id: u64, tokens: u64) -> Vec<u32> {
+        let salted = self.seed ^ self.window.rotate_left(20);
+        let shared = self.ids.iter().flat_map(|id| range.draw(salted, *id, each));
+        let mut ids: Vec<u32> = shared.chain(range.draw(self.seed, trace_id, tokens)).take(tokens as usize).collect();
+        for (place, id) in ids.iter_mut().zip(range.nonce(self.window)) {
+            *place = id;
+        }
+        ids
+    }
+
+    /// What the words of block `id` are drawn from, in this window.
+    fn draws(&self, id: u64) -> Pcg64 {
+        Pcg64::new(u128::from(self.seed) << 64 | u128::from(id), u128::from(self.window) << 8 | BLOCKS)
+    }
+}
+
+/// What the words of one request are drawn from.
+fn own_draws(seed: u64, trace_id: u64) -> Pcg64 {
+    Pcg64::new(u128::from(seed) << 64 | u128::from(trace_id), WORDS_OF_REQUESTS)
+}
+
+/// Eight words of each drawn number.
+fn push_words(text: &mut String, rng: &mut Pcg64, words: u64) {
+    let mut bits = 0_u64;
+    for i in 0..words {
+        if i % 8 == 0 {
             bits = rng.next_u64();
         }
         text.push(' ');
         text.push_str(WORDS[(bits & 0xff) as usize]);
         bits >>= 8;
     }
+}
+
+/// The prompt of request `trace_id`: `words` words, the first of them `nonce`. Every window of a seed has
+/// the same words after its own nonces.
+pub fn text(seed: u64, trace_id: u64, nonce: &str, words: u64) -> String {
+    let mut text = String::with_capacity(nonce.len() + words as usize * 6);
+    text.push_str(nonce);
+    push_words(&mut text, &mut own_draws(seed, trace_id), words.saturating_sub(1));
     text
 }
 
@@ -268,6 +356,58 @@ mod tests {
         }
     }
 
+    /// Words that two texts begin with alike.
+    fn shared(a: &str, b: &str) -> usize {
+        a.split(' ').zip(b.split(' ')).take_while(|(a, b)| a == b).count()
+    }
+
+    #[test]
+    fn prompts_share_the_text_of_the_blocks_they_share_and_no_more() {
+        let nonces = Nonces::of_run("r1");
+        let maker =
+            PromptMaker { nonces: nonces.clone(), window_words: nonces, ..maker(Cache::Unique, PromptForm::Text) };
+        let made = |maker: &PromptMaker, serial, trace_id, ids: &[u64], prompt_tokens| {
+            let content = Content::Blocks { ids: ids.to_vec(), tokens_each: 64 };
+            let shape = Shape { class: "trace".to_owned(), prompt_tokens, output_tokens: 1, content };
+            match maker.make(serial, trace_id, &shape).prompt {
+                Prompt::Text(text) => text,
+                other => panic!("{other:?}"),
+            }
+        };
+        let base = made(&maker, 0, 0, &[1, 2, 3, 4], 250);
+        assert_eq!(base.split(' ').count(), 250, "the last block is cut");
+        for shared_blocks in 0..4 {
+            let mut ids = [1, 2, 3, 4];
+            ids[shared_blocks] = 99;
+            let other = made(&maker, 0, 1, &ids, 250);
+            let least = (shared_blocks * 64).max(1);
+            let found = shared(&base, &other);
+            // of 256 words a few may be the same by chance
+            assert!((least..least + 3).contains(&found), "{shared_blocks} blocks: {found} words");
+        }
+        assert_eq!(made(&maker, 0, 5, &[1, 2, 3, 4], 250), base, "the request has no say");
+        assert_eq!(shared(&base, &made(&maker, 0, 1, &[1, 2], 100)), 100, "a shorter prompt is its beginning");
+        let longer = made(&maker, 0, 1, &[1, 2], 200);
+        assert!((128..131).contains(&shared(&base, &longer)), "beyond its hashes a prompt has words of its own");
+        assert!(shared(&longer, &made(&maker, 0, 2, &[1, 2], 200)) < 131);
+        assert_eq!(made(&maker, 0, 9, &[], 3).split(' ').count(), 3);
+        assert_eq!(made(&maker, 0, 9, &[1], 1).split(' ').count(), 1);
+        // another window, another run, and another host with the same run
+        assert_eq!(shared(&base, &made(&maker, 1, 0, &[1, 2, 3, 4], 250)), 0);
+        let run = |id: &str| PromptMaker { window_words: Nonces::of_run(id), ..maker.clone() };
+        assert_eq!(shared(&base, &made(&run("r2"), 0, 0, &[1, 2, 3, 4], 250)), 0);
+        assert_eq!(made(&run("r1"), 0, 0, &[1, 2, 3, 4], 250), base);
+    }
+
+    #[test]
+    fn these_blocks_are_what_seed_7_means() {
+        // a golden text: the same in every process, on every host, in every release
+        let blocks = Blocks { seed: 7, window: 1, ids: &[46, 47] };
+        assert_eq!(blocks.text(4, 0, 8), GOLDEN_BLOCKS);
+    }
+
+    const GOLDEN_BLOCKS: &str = "";
+
     #[test]
     fn an_even_text_has_every_word_alike() {
         let text = even_text("abcdefgh", 513);
@@ -292,7 +432,17 @@ mod tests {
 
     fn maker(cache: Cache, form: PromptForm) -> PromptMaker {
         let nonces = Nonces::of_run("r1");
-        PromptMaker { seed: 7, nonces, gauge: Gauge::WORD_EACH, tokenizer: None, cache, form, drop: 3 }
+        PromptMaker {
+            window_words: Nonces::of_run("r1"),
+            seed: 7,
+            nonces,
+            gauge: Gauge::WORD_EACH,
+            tokenizer: None,
+            cache,
+            texts_counted: true,
+            form,
+            drop: 3,
+        }
     }
 
     fn shape(content: Content, prompt_tokens: u64) -> Shape {

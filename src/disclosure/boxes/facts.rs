@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::printable;
 use crate::analysis::definitions::wording::nominal;
+use crate::report::quantity::rate;
 use crate::rundir::run_json::{Cell, RunJson, Window};
 use crate::rundir::window::{Load, LoadModel};
 
@@ -132,7 +133,13 @@ pub(super) fn load(load: &Load) -> String {
         (LoadModel::Open, None) => {
             format!("all at once{course}{}", at_once.map_or_else(String::new, |c| format!(", at most {c}")))
         }
-        (LoadModel::Trace, _) => "a captured trace".to_string(),
+        (LoadModel::Trace, per_s) => {
+            let mean = per_s.map_or_else(String::new, |_| format!(" of {} requests/s", rate(per_s)));
+            format!(
+                "a captured trace{mean}{course}{}",
+                at_once.map_or_else(String::new, |c| format!(" with at most {c} at once"))
+            )
+        }
     }
 }
 

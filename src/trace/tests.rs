@@ -1,0 +1,1 @@
+//! Whole traces, read from bytes.
