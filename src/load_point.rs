@@ -24,6 +24,7 @@ const SPARE_REQUESTS: usize = 64;
 const MOST_READY: usize = 8192;
 
 /// One load point.
+#[allow(clippy::large_enum_variant)] // a plan has a handful of them
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "model", rename_all = "snake_case")]
 pub enum Cell {

@@ -1,5 +1,5 @@
-//! `--shard i/n`: the part of a schedule that one of n hosts sends. All of them make the whole schedule; each sends every
-//! nth request, so that together they send exactly it.
+//! `--shard I/N`: the part of a schedule that one of N hosts sends. All of them make the whole schedule; each sends every
+//! Nth request, so that together they send exactly it.
 
 use serde::Serialize;
 

@@ -18,6 +18,7 @@ use bench_engine::io::uring::RingError;
 use bench_engine::record::BLOCK_BYTES;
 use bench_engine::units::Instant;
 use serde_json::{Value, json};
+use std::io::Write;
 use std::path::Path;
 
 /// Facts found out before the first request.
@@ -287,7 +288,8 @@ pub(super) fn dry_run(plan: &Plan, voice: &Voice) {
     let (mean_in, mean_out) = mean_lengths(plan);
     let arms = if plan.interleave.is_some() { 2 } else { 1 };
     let requests = plan.requests() * arms;
-    println!("{}", serde_json::to_string_pretty(plan).unwrap_or_default());
+    // whoever read it may have seen enough
+    let _ = writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(plan).unwrap_or_default());
     load(plan).into_iter().for_each(|line| voice.say(line));
     if let Some((other, sequence)) = plan.interleave.as_ref().map(|other| &other.url).zip(plan.sequence()) {
         voice.say(format!("in turns with {other}: {}", sequence.letters()));

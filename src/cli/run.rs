@@ -228,9 +228,9 @@ run_args! {
     /// requests: all that come, or with --num-prompts the first ones
     #[arg(long, value_name = "T@R,..", help_heading = "Load")]
     stages: Option<List<String>>,
-    /// Open loop: this is host i of n, and sends every nth request of the schedule; the n together send exactly it.
+    /// Open loop: this is host I of N, and sends every Nth request of the schedule; the N together send exactly it.
     /// --max-concurrency is then the cap of each host
-    #[arg(long, value_name = "i/n", help_heading = "Load")]
+    #[arg(long, value_name = "I/N", help_heading = "Load")]
     shard: Option<String>,
 
     /// Replay captured traffic with its own times and lengths: CSV or JSON Lines; - reads standard input, once. Every

@@ -192,7 +192,7 @@ fn laws(args: &RunArgs, arrivals: Option<&Arrivals>) -> Result<Vec<ArrivalLaw>, 
 /// `--shard`.
 pub(super) fn shard(args: &RunArgs, has_schedule: bool) -> Result<Option<Shard>, BadPlan> {
     let Some(text) = &args.shard else { return Ok(None) };
-    let form = "i/n, host i (from 1) of n (at most 10,000), like 2/4";
+    let form = "I/N, host I (from 1) of N (at most 10,000), like 2/4";
     let shard = Shard::parse(text).ok_or_else(|| range("--shard", form, format!("{text:?}")))?;
     if args.request_rate.is_none() && !has_schedule {
         let why = "its requests start when others end, so there is no schedule that hosts could share: give each host its \

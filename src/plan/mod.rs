@@ -220,7 +220,7 @@ pub enum BadPlan {
     },
     /// A schedule with an end that has too few requests.
     #[error(
-        "{flag} gives {scheduled} requests with this seed, of which --drop {drop} leaves {}, not the {wanted} of \
+        "{flag}: the whole schedule has {scheduled} with this seed; --drop {drop} leaves {} to keep, not the {wanted} of \
          --num-prompts: make the schedule longer, or ask for fewer",
         scheduled.saturating_sub(*drop)
     )]
@@ -236,7 +236,7 @@ pub enum BadPlan {
     },
     /// A schedule with an end that warm-up uses up.
     #[error(
-        "{flag} gives {scheduled} requests with this seed, and --drop {drop} leaves none to keep: make the schedule \
+        "{flag}: the whole schedule has {scheduled} with this seed, and --drop {drop} leaves none to keep: make the schedule \
          longer, or drop fewer"
     )]
     NoneKept {
@@ -666,10 +666,11 @@ mod tests {
         let words = |change| with(change).expect_err("refused").to_string();
         let few = words(|a| a.num_prompts = Some(81));
         assert!(
-            few.starts_with("--stages gives 90 requests") && few.contains("leaves 80, not the 81 of --num-prompts")
+            few.starts_with("--stages: the whole schedule has 90")
+                && few.contains("leaves 80 to keep, not the 81 of --num-prompts")
         );
         let none = words(|a| a.drop = Some(90));
-        assert!(none.starts_with("--stages gives 90 requests") && none.contains("--drop 90"), "{none}");
+        assert!(none.starts_with("--stages: the whole schedule has 90") && none.contains("--drop 90"), "{none}");
         assert!(words(|a| a.min_duration = Some(1.0)).starts_with("--stages and --min-duration"));
         assert!(with(|a| a.min_duration = Some(0.0)).is_ok());
         assert!(words(|a| a.profile = Some(Profile::Tail)).starts_with("--stages and --profile"));
@@ -748,7 +749,7 @@ mod tests {
         assert!(none.starts_with("--shard 23/30 has none of the 22 requests") && none.contains("--drop 2"), "{none}");
         assert!(of("2/30").is_err(), "its only request is warm-up");
         let form = of("5/4").expect_err("refused").to_string();
-        assert!(form.starts_with("--shard must be i/n") && form.ends_with("not \"5/4\""), "{form}");
+        assert!(form.starts_with("--shard must be I/N") && form.ends_with("not \"5/4\""), "{form}");
         let closed = plan(|a| a.shard = Some("1/2".to_owned())).expect_err("refused").to_string();
         assert!(
             closed.starts_with("--shard and a closed loop do not go together: its requests start when"),

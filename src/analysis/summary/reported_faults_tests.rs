@@ -5,8 +5,9 @@ use crate::analysis::definitions;
 use crate::analysis::specimen::{MS, Specimen, US, failed, request, shift_answer, stamp, window};
 use crate::disclosure::directory::Disclosed;
 use crate::report::{markdown, terminal};
-use crate::rundir::row::{Outcome, Row, Stamp};
+use crate::rundir::row::{Outcome, Row, RowError, Stamp};
 use crate::rundir::run_json::Distribution;
+use crate::rundir::window::{Load, LoadModel};
 
 fn summary(rows: Vec<Row>, concurrency: u32, closed: u64) -> RunJson {
     let dir = tempfile::tempdir().unwrap();
@@ -217,4 +218,59 @@ fn replies_without_tokens_have_no_output() {
     assert_eq!((w.tokens.completion, w.throughput.whole.output_tokens_per_s), (None, Some(0.0)));
     assert_eq!((&w.metrics.ttft.gross, &w.metrics.e2e.gross, &w.metrics.ntpot.gross), (&None, &None, &None));
     assert!(on_screen(&run).contains("300 FAILED"));
+}
+
+/// Of a request that waited for a slot: sent `after` its due, its last token seen 500 ms after that.
+fn waited(id: u64, due: u64, after: u64) -> Row {
+    let mut row = request(id, due + after - 10 * US);
+    shift_answer(&mut row, 500 * MS - 8_130 * US);
+    (row.due, row.taken) = (due, row.submit);
+    row
+}
+
+/// Waiting for a slot was left out of the latency. One slot, 500 ms of service, 10/s, eight requests.
+#[test]
+fn waiting_for_a_slot_counts_from_due() {
+    let start = 1_000 * MS;
+    let rows: Vec<Row> = (0..8).map(|id| waited(id, start + id * 100 * MS, id * 400 * MS)).collect();
+    let columns: Vec<_> = rows.iter().map(definitions::e2e).collect();
+    assert!(columns.iter().all(|c| c.gross == Some(500 * MS as i64)), "from the send");
+    let from_due: Vec<i64> = columns.iter().filter_map(|c| c.due).collect();
+    assert_eq!(from_due.iter().sum::<i64>() / 8, 1_900 * MS as i64);
+    assert_eq!(from_due.iter().max(), Some(&(3_300 * MS as i64)));
+}
+
+/// Asked load was quietly not offered: of 5/s for 60 s on ten slots with 11 s of service, 60 requests could be sent.
+#[test]
+fn what_was_due_and_not_sent_is_in_the_counts() {
+    let opened = 1_000 * MS;
+    let row = |id: u64| {
+        let due = opened + id * 200 * MS;
+        if id < 60 {
+            return waited(id, due, (id / 10) * 9_000 * MS);
+        }
+        let mut row = without_token(request(id, due));
+        row.outcome = Outcome::NotSent;
+        row.error = Some(RowError { class: "interrupted".into(), text: "by hand".into() });
+        (row.taken, row.submit, row.handed, row.sent, row.wire_out) = (None, None, None, None, None);
+        (row.first_byte, row.first_event, row.end, row.conn) = (None, None, None, None);
+        row
+    };
+    let mut bounds = window(0, 0, opened, opened + 67_000 * MS);
+    bounds.load = Load { model: LoadModel::Open, concurrency: Some(10), rate: Some(5.0), arrivals: None };
+    let windows = vec![(bounds, (0..300).map(row).collect())];
+    let mut specimen = Specimen { plan: serde_json::json!({}), windows, health: Vec::new(), scrapes: Vec::new() };
+    let dir = tempfile::tempdir().unwrap();
+    specimen.write(dir.path());
+    let run = summarise(dir.path()).unwrap();
+    let w = only(&run);
+    assert_eq!((w.requests.due, w.requests.sent, w.requests.not_sent), (300, 60, 240));
+    assert_eq!(w.requests.not_sent_reasons.get("interrupted"), Some(&240));
+    // until the first that was not sent, due at 12 s, 10 went at once and 5 as slots were freed
+    assert_eq!((w.offered_rps, w.achieved_rps), (Some(5.0), Some(15.0 / 12.0)));
+    let text = on_screen(&run);
+    assert!(
+        text.contains("240 NOT SENT") && text.contains("300 due") && text.contains("overload: capacity only"),
+        "{text}"
+    );
 }
