@@ -265,9 +265,9 @@ mod tests {
         assert_eq!(draws, GOLDEN_UNIFORM);
     }
 
-    const GOLDEN_LOGNORMAL: [u64; 8] = [0; 8];
-    const GOLDEN_NORMAL: [u64; 8] = [0; 8];
-    const GOLDEN_UNIFORM: [u64; 8] = [0; 8];
+    const GOLDEN_LOGNORMAL: [u64; 8] = [244, 155, 547, 110, 1066, 474, 1173, 151];
+    const GOLDEN_NORMAL: [u64; 8] = [185, 630, 998, 550, 1051, 623, 698, 1053];
+    const GOLDEN_UNIFORM: [u64; 8] = [915, 70, 745, 354, 386, 153, 780, 113];
 
     #[test]
     fn bad_words_say_what_is_wrong() {

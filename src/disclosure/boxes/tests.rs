@@ -203,6 +203,34 @@ fn box_5_what_is_told_of_a_cache() {
 }
 
 #[test]
+fn box_5_what_prompts_share_on_purpose() {
+    let of = |cache: &str, cached: u64| {
+        let told = boxes(|s| {
+            let mut n = 0;
+            s.plan["workload"] = json!({"cache": cache, "seed": 7});
+            rows(s, |row| {
+                (row.nonce, n) = (format!("n{n}"), n + 1);
+                row.begins = (cache != "unique").then(|| format!("w{}", row.window));
+                row.cached_tokens = Some(cached);
+            });
+        });
+        answer(&told, 5).1.to_owned()
+    };
+    for (cache, words) in [
+        ("shared-prefix:64", "CACHE TEST: the first 64 tokens of all prompts of a window are the same (seed 7), "),
+        ("repeat", "CACHE TEST: all measured prompts of a window are one text (seed 7), "),
+        ("as-is", "prompts are as the file has them (seed 7), the same in every window and every run"),
+    ] {
+        let sentence = of(cache, 1);
+        assert!(sentence.starts_with(words), "{sentence}");
+        assert!(sentence.contains("60 of 60 prompts begin as another one of their window does"), "{sentence}");
+        assert!(sentence.contains("WARNING: the cache saved 5 % of the prompt tokens"), "{sentence}");
+        assert!(!of(cache, 0).contains("WARNING"), "{}", of(cache, 0));
+    }
+    assert!(of("unique", 0).starts_with("each of 60 prompts begins with a nonce"), "{}", of("unique", 0));
+}
+
+#[test]
 fn box_6_the_first_hit_and_the_first_connection() {
     let then = "the first request of all (id 0, 1 at once, dropped as warm-up, its row kept): ttft 5.03 ms gross, 1.0 times \
                 the median of the kept in its window; it was also the first on a new connection (TCP handshake 8.00 us)";
