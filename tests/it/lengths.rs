@@ -170,7 +170,9 @@ fn with_the_servers_own_tokenizer_every_asked_length_is_met() {
     let facts = serde_json::to_value(tokenizer.facts()).expect("facts");
     let server = counting(move |text| tokenizer.count(text));
     let place = Place::new();
-    let done = run_against(&server.url(), &place, 40, &["--tokenizer", TOKENIZER]);
+    // 50 to 150 tokens: the nonce has eight, the template seven
+    let lengths = ["--workload", "random", "--random-input-len", "2000", "--random-range-ratio", "0.5"];
+    let done = run_against(&server.url(), &place, 40, &[&lengths[..], &["--tokenizer", TOKENIZER]].concat());
     place.assert_carried_out(&done);
     assert!(off(&place).iter().all(|off| *off == 0), "{:?}", off(&place));
     assert!(done.err.contains("1.00 tokens for each of its tokens and 7 more for its template"), "{}", done.err);
@@ -180,7 +182,7 @@ fn with_the_servers_own_tokenizer_every_asked_length_is_met() {
     place.assert_verifies();
     // by words alone the lengths are near, and not met
     let place = Place::new();
-    let done = run_against(&server.url(), &place, 40, &[]);
+    let done = run_against(&server.url(), &place, 40, &lengths);
     place.assert_carried_out(&done);
     assert!(off(&place).iter().any(|off| *off != 0), "{:?}", off(&place));
 }
