@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
 
 /// Longest file that is read: the largest known ones have 35 MB.
@@ -26,6 +27,7 @@ struct Opened {
     facts: TokenizerFacts,
     tokenizer: tokenizers::Tokenizer,
     exact: ExactText,
+    missed: AtomicU64,
 }
 
 /// What names a tokenizer in a plan.
@@ -84,7 +86,7 @@ impl Tokenizer {
         tokenizer.encode_fast(LETTERS, false).map_err(|error| BadTokenizer::Fails(error.to_string()))?;
         let exact = ExactText::learn(|text| count(&tokenizer, text)).ok_or(BadTokenizer::Empty)?;
         let facts = TokenizerFacts { sha256: hex(&Sha256::digest(bytes)), vocabulary: tokenizer.get_vocab_size(true) };
-        Ok(Tokenizer(Arc::new(Opened { path: path.to_owned(), facts, tokenizer, exact })))
+        Ok(Tokenizer(Arc::new(Opened { path: path.to_owned(), facts, tokenizer, exact, missed: AtomicU64::new(0) })))
     }
 
     /// Where it was read.
@@ -114,7 +116,16 @@ impl Tokenizer {
 
     /// The text of request `trace_id`: as [`ExactText::make`] says.
     pub fn text(&self, seed: u64, trace_id: u64, nonce: &str, tokens: u64) -> Text {
-        self.0.exact.make(seed, trace_id, nonce, tokens, |text| self.count(text))
+        let made = self.0.exact.make(seed, trace_id, nonce, tokens, |text| self.count(text));
+        if made.tokens != tokens {
+            self.0.missed.fetch_add(1, Ordering::Relaxed);
+        }
+        made
+    }
+
+    /// Texts made so far that are not as long as they were to be.
+    pub fn missed(&self) -> u64 {
+        self.0.missed.load(Ordering::Relaxed)
     }
 }
 
@@ -139,5 +150,64 @@ impl Serialize for Tokenizer {
     /// Its facts: where it was read from decides nothing.
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.facts().serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::nonce::Nonces;
+
+    fn small() -> Tokenizer {
+        Tokenizer::open(Path::new("tests/data/tokenizer.json")).expect("it is one")
+    }
+
+    #[test]
+    fn special_tokens_padding_and_truncation_of_the_file_are_not_counted() {
+        let tokenizer = small();
+        assert_eq!(tokenizer.count("the and for"), 3, "the file adds one, cuts at eight and fills up to sixteen");
+        assert_eq!(tokenizer.count(&"the ".repeat(50)), 50);
+        assert_eq!(tokenizer.count("zoo"), 3, "this word is not in its vocabulary");
+        assert_eq!((tokenizer.facts().vocabulary, tokenizer.facts().sha256.len()), (TOKENS, 64));
+        assert!(tokenizer.meets_every_length() && tokenizer.per_word() > 1.2, "{}", tokenizer.per_word());
+    }
+
+    const TOKENS: usize = 192;
+
+    #[test]
+    fn made_texts_have_the_asked_number_of_tokens() {
+        let (tokenizer, nonces) = (small(), Nonces::of_run("r"));
+        for (trace_id, tokens) in [8, 9, 10, 23, 100, 1_000, 4_321].into_iter().enumerate() {
+            let nonce = nonces.nonce(0, trace_id as u64);
+            let made = tokenizer.text(7, trace_id as u64, &nonce, tokens);
+            assert_eq!((made.tokens, tokenizer.count(&made.text)), (tokens, tokens));
+            assert!(made.text.starts_with(&nonce));
+            assert_eq!(made, tokenizer.clone().text(7, trace_id as u64, &nonce, tokens));
+        }
+        assert_eq!(tokenizer.missed(), 0);
+        assert_eq!(tokenizer.text(7, 0, "abcdefgh", 1).text, "abcdefgh", "never without its nonce");
+        assert_eq!(tokenizer.missed(), 1);
+    }
+
+    #[test]
+    fn a_wrong_file_is_told_by_what_is_wrong_with_it() {
+        let file = tempfile::NamedTempFile::new().expect("file");
+        let said = |text: &str| {
+            std::fs::write(file.path(), text).expect("written");
+            Tokenizer::open(file.path()).expect_err("refused").to_string()
+        };
+        assert!(said("").starts_with("it is not JSON"));
+        assert!(said("version https://git-lfs.github.com/spec/v1").starts_with("it is not JSON"));
+        assert!(said("[]").starts_with("it is JSON and not a tokenizer"));
+        assert!(said("{\"tokenizer_class\": \"GPT2Tokenizer\"}").starts_with("it is JSON and not a tokenizer"));
+        let no_unknown =
+            "{\"version\":\"1.0\",\"model\":{\"type\":\"WordLevel\",\"vocab\":{\"the\":0},\"unk_token\":\"?\"}}";
+        assert!(said(no_unknown).starts_with("it cannot count text"), "{}", said(no_unknown));
+        let nothing = "{\"version\":\"1.0\",\"model\":{\"type\":\"BPE\",\"vocab\":{\"~\":0},\"merges\":[]}}";
+        assert!(said(nothing).starts_with("by it common English words"), "{}", said(nothing));
+        let of = |path: &str| Tokenizer::open(Path::new(path)).expect_err("refused").to_string();
+        assert!(of("/nowhere/tokenizer.json").contains("No such file"));
+        assert!(of("/").contains("directory"));
+        assert!(of("/dev/zero").starts_with("it has more than"));
     }
 }

@@ -43,6 +43,8 @@ const ALIKE: f64 = 0.01;
 pub(super) struct Lengths {
     /// What makes a prompt's length of an asked one.
     pub(super) gauge: Gauge,
+    /// Requests that were sent for it.
+    sent: usize,
     source: Source,
 }
 
@@ -93,7 +95,7 @@ enum NoCount {
 impl Default for Lengths {
     /// Before anything was asked.
     fn default() -> Self {
-        Lengths { gauge: Gauge::WORD_EACH, source: Source::NotAsked(NotAsked::Off) }
+        Lengths { gauge: Gauge::WORD_EACH, sent: 0, source: Source::NotAsked(NotAsked::Off) }
     }
 }
 
@@ -104,15 +106,15 @@ impl Lengths {
         let plan = arm.plan;
         if let Some(reason) = not_asked(plan, arm) {
             let source = Source::NotAsked(reason);
-            return Lengths { gauge: unasked(plan.tokenizer.as_ref()), source };
+            return Lengths { gauge: unasked(plan.tokenizer.as_ref()), sent: 0, source };
         }
-        let mut counted = Vec::new();
-        let mut failed = None;
+        let (mut sent, mut counted, mut failed) = (0, Vec::new(), None);
         for (n, words) in lengths(plan.mean_prompt_tokens).into_iter().enumerate() {
             if stop.load(Ordering::Relaxed) {
                 let source = Source::Nothing { counted, why: NothingLearnt::Interrupted };
-                return Lengths { gauge: unasked(plan.tokenizer.as_ref()), source };
+                return Lengths { gauge: unasked(plan.tokenizer.as_ref()), sent, source };
             }
+            sent += 1;
             let text = even_text(&Nonces::of_run(NONCES).nonce(0, n as u64), words);
             let ours = plan.tokenizer.as_ref().map_or(words, |tokenizer| tokenizer.count(&text));
             match ask(arm, text, stop) {
@@ -127,7 +129,7 @@ impl Lengths {
                 }
             }
         }
-        Lengths::of(counted, failed, plan.tokenizer.as_ref())
+        Lengths { sent, ..Lengths::of(counted, failed, plan.tokenizer.as_ref()) }
     }
 
     fn of(counted: Vec<Counted>, failed: Option<String>, tokenizer: Option<&Tokenizer>) -> Lengths {
@@ -136,11 +138,11 @@ impl Lengths {
                 // a tokenizer of our own knows what words cost; the template is the server's
                 let per_word = tokenizer.map_or(fit.gauge.per_word, Tokenizer::per_word);
                 let gauge = Gauge { per_word, ..fit.gauge };
-                Lengths { gauge, source: Source::Probe { counted, fit, failed } }
+                Lengths { gauge, sent: counted.len(), source: Source::Probe { counted, fit, failed } }
             }
             (Err(no_fit), failed) => {
                 let why = failed.map_or(NothingLearnt::NoFit(no_fit), NothingLearnt::Unanswered);
-                Lengths { gauge: unasked(tokenizer), source: Source::Nothing { counted, why } }
+                Lengths { gauge: unasked(tokenizer), sent: counted.len(), source: Source::Nothing { counted, why } }
             }
         }
     }
@@ -162,6 +164,7 @@ impl Lengths {
                 Source::Nothing { .. } => "nothing_learnt",
             },
             "why": why,
+            "requests": self.sent,
             // ours: words, with a tokenizer its tokens
             "counted": counted,
             "ratio": fit.map(|fit| fit.gauge.per_word),
@@ -195,7 +198,7 @@ impl Lengths {
             }
         }
         let begin = if tokenizer.is_some() { "         " } else { "tokens   " };
-        let unit = if tokenizer.is_some() { "of its tokens" } else { "word" };
+        let unit = if tokenizer.is_some() { "for each of its tokens" } else { "a word" };
         match &self.source {
             Source::NotAsked(reason) => {
                 let words = match tokenizer {
@@ -215,7 +218,7 @@ impl Lengths {
                     None => "prompts are made so that its count meets the asked length",
                 };
                 lines.push(format!(
-                    "{begin}the server counts {per_word:.2} tokens a {unit} and {template} ({} requests, scatter {:.1}): {made}",
+                    "{begin}the server counts {per_word:.2} tokens {unit} and {template} ({} requests, scatter {:.1}): {made}",
                     counted.len(),
                     fit.scatter,
                 ));

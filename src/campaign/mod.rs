@@ -271,6 +271,16 @@ fn measure(
         ));
     }
     drop(campaigns);
+    if let Some(tokenizer) = arms.first().and_then(|arm| arm.plan.tokenizer.as_ref())
+        && tokenizer.missed() > 0
+    {
+        voice.say(format!(
+            "WARNING: {} prompts do not have the asked length by {}: the nonce alone is longer, or no words have what \
+             it leaves",
+            tokenizer.missed(),
+            tokenizer.path().display()
+        ));
+    }
     let mut measured = Vec::new();
     for arm in arms {
         let (plan, dir) = (arm.plan, arm.dir);

@@ -111,7 +111,7 @@ fn without_the_flag_there_is_no_canary() {
 fn the_targets_headers_stay_with_the_target() {
     let server = ForeignServer::start(|r, _| r.is_post().then(|| Answer::stream(20, 20)));
     let place = Place::new();
-    let more = ["--canary", "--header", "X-Tenant=very-secret-tenant", "--model", "m"];
+    let more = ["--canary", "--header", "X-Tenant=very-secret-tenant", "--model", "m", "--length-probe", "off"];
     let done = run_against(&server.url(), &place, 6, &more);
     assert!([Some(0), Some(3)].contains(&done.code), "{}{}", done.out, done.err);
     let received = server.received();

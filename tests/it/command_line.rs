@@ -321,7 +321,7 @@ fn json_is_the_only_thing_on_standard_output_when_asked() {
 fn hyper_keeps_connections_and_they_are_used_again() {
     let server = ForeignServer::start(|r, _| r.is_post().then(|| Answer::stream(4, 1)));
     let place = Place::new();
-    let done = run_against(&server.url(), &place, 12, &[]);
+    let done = run_against(&server.url(), &place, 12, &["--length-probe", "off"]);
     place.assert_carried_out(&done);
     assert_eq!(server.connections(), 2, "two requests at once, so two connections");
     let rows = place.rows();
@@ -333,7 +333,7 @@ fn hyper_keeps_connections_and_they_are_used_again() {
 
     let place = Place::new();
     let before = server.connections();
-    let done = run_against(&server.url(), &place, 6, &["--connection", "per-request"]);
+    let done = run_against(&server.url(), &place, 6, &["--connection", "per-request", "--length-probe", "off"]);
     place.assert_carried_out(&done);
     assert_eq!(server.connections() - before, 6);
     assert!(place.rows().iter().all(|r| !r.conn_reused && r.connect.is_some()));
@@ -385,7 +385,7 @@ fn a_reply_of_nothing_but_done_is_a_failure_without_figures() {
         r.is_post().then_some(answer)
     });
     let place = Place::new();
-    let done = run_against(&server.url(), &place, 2, &["--max-concurrency", "1"]);
+    let done = run_against(&server.url(), &place, 2, &["--max-concurrency", "1", "--length-probe", "off"]);
     assert_eq!(done.code, Some(3), "{}{}", done.out, done.err);
     let window = &place.json("run.json")["cells"][0]["windows"][0];
     assert_eq!((&window["requests"]["ok"], &window["requests"]["by_error"]["no_token"]), (&1.into(), &1.into()));
@@ -469,7 +469,7 @@ fn three_of_ten_fail() {
         r.is_post().then(|| if bad { Answer::json(500, "{\"error\":\"no\"}") } else { Answer::stream(3, 0) })
     });
     let place = Place::new();
-    let done = run_against(&server.url(), &place, 10, &["--max-concurrency", "1"]);
+    let done = run_against(&server.url(), &place, 10, &["--max-concurrency", "1", "--length-probe", "off"]);
     assert_eq!(done.code, Some(3), "{}{}", done.out, done.err);
     let requests = &place.json("run.json")["cells"][0]["windows"][0]["requests"];
     assert_eq!((&requests["kept"], &requests["ok"], &requests["failed"]), (&10.into(), &7.into(), &3.into()));
@@ -942,8 +942,21 @@ fn a_dry_run_sends_nothing() {
 fn a_proxy_is_ignored_aloud() {
     let server = ForeignServer::start(|r, _| r.is_post().then(|| Answer::stream(1, 0)));
     let (place, url) = (Place::new(), server.url());
-    let args =
-        ["run", "--base-url", &url, "--num-prompts", "2", "--drop", "0", "--windows", "1", "--length-scale", "0.05"];
+    let args = [
+        "run",
+        "--base-url",
+        &url,
+        "--num-prompts",
+        "2",
+        "--drop",
+        "0",
+        "--windows",
+        "1",
+        "--length-scale",
+        "0.05",
+        "--length-probe",
+        "off",
+    ];
     let more = ["--max-concurrency", "1", "--out", place.out()];
     let done = tarebench_with(&[&args[..], &more].concat(), &[("http_proxy", "http://127.0.0.1:1")]);
     place.assert_carried_out(&done);

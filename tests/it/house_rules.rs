@@ -309,6 +309,28 @@ fn crates_in_one_direction() {
     }
 }
 
+/// Tokenising takes milliseconds: it is done ahead of a request's turn, by one module, and never where time is measured.
+fn tokenising_has_one_home(s: &Source) -> Vec<String> {
+    if s.path == "src/tokenizer.rs" {
+        return Vec::new();
+    }
+    let words = |(path, _)| format!("{}: names {path}: ask crate::tokenizer, and never from the load path", s.path);
+    named(&s.text, &["tokenizers"]).into_iter().map(words).collect()
+}
+
+#[test]
+fn tokenising() {
+    hold(tokenising_has_one_home);
+    let found = |path, text| tokenising_has_one_home(&source(path, text)).len();
+    assert_eq!(found("bench-engine/src/worker.rs", "use tokenizers::Tokenizer;"), 1);
+    assert_eq!(found("src/tokenizer.rs", "use tokenizers::Tokenizer;"), 0);
+    assert_eq!(found("src/campaign/feeder.rs", "use crate::tokenizer::Tokenizer;"), 0);
+    for manifest in ["bench-engine/Cargo.toml", "calibration/Cargo.toml"] {
+        let text = std::fs::read_to_string(root().join(manifest)).expect("a manifest");
+        assert!(!text.contains("tokenizers"), "{manifest}: a tokenizer is in reach of the load path; remove it");
+    }
+}
+
 fn the_engine_is_silent(s: &Source) -> Vec<String> {
     if !s.path.starts_with("bench-engine/src/") {
         return Vec::new();

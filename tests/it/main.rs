@@ -12,6 +12,7 @@ mod foreign_server;
 mod house_rules;
 mod interleave;
 mod ledger;
+mod lengths;
 mod live;
 mod mock_command;
 mod open_loop;

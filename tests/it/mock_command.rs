@@ -41,6 +41,7 @@ fn wrong_flags_are_named_with_what_they_may_be() {
         (&["--merge-writes", "1001"], "1 to 1,000"),
         (&["--event-bytes", "4194305"], "0 to 4,194,304 bytes"),
         (&["--lockstep", "-1"], "--lockstep"),
+        (&["--tokens-per-word", "0"], "tokens a word must be above 0, at most 100"),
     ] {
         let said = refused(flags);
         assert!(said.contains(words), "{flags:?}: {said}");
@@ -52,7 +53,7 @@ fn every_flag_works_together_and_the_truth_can_be_fetched() {
     let flags = "--until-stdin-closes --truth-listen 127.0.0.1:0 --ttft 1 --itl 0.5 --ttft-dist lognormal:0.3 \
                  --itl-dist pareto:2.5 --lockstep 1 --prefill-us-per-token 10 --prefix-cache 64 --cold-start 2:1 \
                  --class short=max_tokens:1-4,ttft:0 --max-num-seqs 1 --tokens-per-event 2 --no-role-event --reasoning 3 \
-                 --event-bytes 600 --merge-writes 2 --split-writes 400:50 --usage final --stamp-every 2";
+                 --event-bytes 600 --merge-writes 2 --split-writes 400:50 --usage final --stamp-every 2 --tokens-per-word 1.5 --template-tokens 9";
     let mut command = Command::new(BINARY);
     command.arg("mock").args(flags.split_whitespace()).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().expect("the binary runs");

@@ -808,6 +808,20 @@ mod tests {
     }
 
     #[test]
+    fn words_are_counted_otherwise_when_told_and_ids_are_not() {
+        let count = |endpoint, body: &str, per_word| {
+            let mut asked = Asked::read(endpoint, body.as_bytes(), false).unwrap();
+            asked.count(per_word, 9);
+            asked.prompt_tokens
+        };
+        let chat = r#"{"model":"m","messages":[{"role":"user","content":"a b c d e f g"}]}"#;
+        assert_eq!(count(Endpoint::Chat, chat, 1.13), 17, "7.91 rounded, and the template");
+        assert_eq!(count(Endpoint::Chat, chat, 1.0), 16);
+        let ids = r#"{"model":"m","prompt":[1,2,3]}"#;
+        assert_eq!(count(Endpoint::Completions, ids, 1.5), 12);
+    }
+
+    #[test]
     fn a_stream_counts_its_tokens_and_ends_once() {
         for (endpoint, tokens, per_event, reasoning, role_event) in [
             (Endpoint::Chat, 1, 1, 0, true),

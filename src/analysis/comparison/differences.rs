@@ -50,6 +50,8 @@ const RULES: [(&str, Rule); 25] = [
     ("base_url", Rule::Server),
     ("server", Rule::Server),
     ("declared", Rule::Server),
+    // how the server counts tokens, and so of how many words a prompt is made
+    ("gauge", Rule::Server),
     ("model", Rule::Refused),
     ("endpoint", Rule::Refused),
     ("workload", Rule::Refused),
@@ -229,9 +231,15 @@ fn facts(run: &RunDocuments) -> Value {
         "base_url": plan["base_url"],
         "server": server(&env["server"]),
         "declared": plan["declared"],
+        "gauge": gauge(&plan["gauge"]),
         "model": plan["model"],
         "endpoint": some(&["endpoint", "api"], plan),
-        "workload": json!({"trace_hash": plan["trace_hash"], "workload": work(&plan["workload"])}),
+        "workload": json!({
+            "trace_hash": plan["trace_hash"],
+            "workload": work(&plan["workload"]),
+            "length_probe": plan["length_probe"],
+            "tokenizer": plan["tokenizer"],
+        }),
         "sampling": some(&["temperature", "top_p", "ignore_eos", "extra_body"], plan),
         "stream": plan["stream"],
         "loads": plan_loads(plan),
@@ -270,6 +278,13 @@ fn work(workload: &Value) -> Value {
         }
     }
     workload
+}
+
+/// What prompts were made by, as precisely as a probe repeats it. Before there was one a word was a token.
+fn gauge(gauge: &Value) -> Value {
+    let of = |key: &str, unknown: f64, steps: f64| (gauge[key].as_f64().unwrap_or(unknown) * steps).round() / steps;
+    // no negative zero: it is printed
+    json!({"per_word": of("per_word", 1.0, 100.0), "overhead": of("overhead", 0.0, 1.0) + 0.0})
 }
 
 /// What a server says it is, without what changes with every start.

@@ -210,11 +210,17 @@ pub(super) fn first_hit(sheet: &Sheet<'_>) -> Answer {
         (None, Some(_)) => String::new(),
         (None, None) => "since when the server runs is not known".to_string(),
     };
+    // they are in no row, and the server was asked all the same
+    let before = match sheet.plan["gauge"]["requests"].as_u64() {
+        None | Some(0) => String::new(),
+        Some(n) => format!("before it {} had shown how this server counts tokens", plural(n, "short request")),
+    };
     let values = json!({
+        "length_probe_requests": sheet.plan["gauge"]["requests"],
         "first": first, "first_over_median": ratio, "first_cold": cold.as_ref().map(|c| c.0),
         "server_started_at": sheet.environment("/server/started_at"), "server_age_s": sheet.environment("/server/age_s"), "restarted": sheet.said("restarted").map(Value::from),
     });
-    Answer::new(Status::Measured, [told, connection, server], values)
+    Answer::new(Status::Measured, [told, before, connection, server], values)
 }
 
 fn time_of(first: &FirstSent) -> String {
