@@ -1,5 +1,6 @@
 //! What people read. Reports are functions of files.
 
+mod arrivals;
 pub mod calibration;
 pub mod campaigns;
 pub mod card;
@@ -11,6 +12,7 @@ mod goals;
 pub mod import;
 pub mod interleaved;
 mod intervals;
+mod lengths;
 pub mod markdown;
 mod overview;
 pub mod picture;

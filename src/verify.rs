@@ -4,6 +4,7 @@
 //! a row and the hash chain; `windows.jsonl` and `health.jsonl` it reads as plain JSON. Where the writer lets rows go by and keeps values,
 //! this keeps the rows of a window and asks them metric by metric. It needs no network, no clock, and no other file.
 
+mod arrivals;
 mod calibrated;
 mod client;
 mod curves;

@@ -12,6 +12,7 @@
 //! **gross = tare + upload + net** holds to the ns for each request, net being `at`; for differences of two events the
 //! send side drops out, and tare is what the second event's delay had more than the first's: it is signed.
 
+pub mod arrivals;
 pub mod calibrated;
 pub mod curve;
 pub mod gates;

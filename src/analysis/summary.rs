@@ -3,6 +3,7 @@
 //! Rows are read once and leave behind only their values; a window's values are freed as soon as its last row was
 //! read, so memory follows the largest window, not the run.
 
+mod arrivals;
 mod calibrated;
 mod client;
 mod columns;
@@ -33,6 +34,7 @@ use crate::analysis::percentiles::PUBLISHED;
 use crate::goals::Goals;
 use crate::rundir::run_json::{Cell, RunJson, RunVerdict, SCHEMA, VerdictKind, Window};
 use crate::rundir::window::WindowRow;
+use arrivals::Laws;
 use calibrated::Calibration;
 use client::Health;
 pub use raw_files::SummaryError;
@@ -56,7 +58,8 @@ pub fn summarise(dir: &Path) -> Result<RunJson, SummaryError> {
     };
     let goals = plan_goals(&plan)?;
     let max_failed = plan.get("max_failed").and_then(Value::as_f64).unwrap_or(rules::MAX_FAILED);
-    let context = Context { health: Health::new(health), calibration, goals, max_failed, model: text(&plan, "model") };
+    let (laws, model) = (Laws::of_plan(&plan), text(&plan, "model"));
+    let context = Context { health: Health::new(health), calibration, goals, max_failed, model, laws };
     let mut figures = Figures::new(&windows.rows, context);
     let requests_tail = read_rows(dir, &mut |row, h, line| figures.take(&row, h, line))?;
     let (cells, orphans) = figures.cells(&Scrapes::new(scrapes, &plan))?;
@@ -117,6 +120,8 @@ struct Context {
     max_failed: f64,
     /// The model that was asked for.
     model: Option<String>,
+    /// What arrivals were drawn from.
+    laws: Laws,
 }
 
 /// Windows that are still being read, and those that are done.

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::analysis::definitions::rules::GateState;
 use crate::disclosure::directory::{Disclosed, NotDisclosed};
 use crate::report::quantity::{between, count, fraction, percent, percentile, rate};
-use crate::report::{card, curves, fitness, goals, intervals, overview, server, steady, terminal};
+use crate::report::{arrivals, card, curves, fitness, goals, intervals, lengths, overview, server, steady, terminal};
 use crate::rundir::row::Outcome;
 use crate::rundir::run_json::{Cell, Distribution, RunJson, Window};
 use crate::workload::hex;
@@ -106,6 +106,8 @@ fn section_window(md: &mut String, window: &Window) {
     metrics(md, window);
     by_conn(md, window);
     work(md, window);
+    of_arrivals(md, window);
+    of_lengths(md, window);
     for (sentence, _) in window.goals.iter().flat_map(goals::sentences) {
         push(md, &format!("- goal: {}\n", cell_text(&sentence)));
     }
@@ -259,11 +261,29 @@ fn work(md: &mut String, window: &Window) {
     let p95 = f.p95.map_or_else(|| "-".into(), count);
     let full = f.full_share.map_or_else(String::new, |s| format!(", full {} of the time", percent(Some(s))));
     push(md, &format!("In flight: mean {}, p95 {p95}, max {}{full}.", rate(f.mean), count(f.max)));
-    if window.offered_rps.is_some() {
-        let (offered, achieved) = (rate(window.offered_rps), rate(window.achieved_rps));
-        push(md, &format!("Load: {offered} requests/s offered, {achieved} achieved."));
-    }
     push(md, "");
+}
+
+/// What was asked of the schedule, offered and sent.
+fn of_arrivals(md: &mut String, window: &Window) {
+    let Some(found) = &window.arrivals else { return };
+    push(md, "Arrivals:\n");
+    arrivals::in_full(found).iter().for_each(|line| push(md, &format!("- {}", cell_text(line))));
+    push(md, "");
+}
+
+/// Realised beside those asked for, class by class.
+fn of_lengths(md: &mut String, window: &Window) {
+    if window.lengths.is_empty() {
+        return;
+    }
+    lengths::tables(window).iter().for_each(|line| push(md, line));
+    push(md, "");
+    let remarks = lengths::remarks(window);
+    remarks.iter().for_each(|text| push(md, &format!("- {}", cell_text(text))));
+    if !remarks.is_empty() {
+        push(md, "");
+    }
 }
 
 /// The server's own counters, over a span that begins before the window and ends after it.
@@ -354,7 +374,8 @@ fn reading(md: &mut String) {
          signed: a late read lengthens one gap and shortens the next. `a..b` is a net figure that is known to lie \
          between two moments only. In brackets stands the 95 % interval of a percentile: by exact ranks; for gap, where \
          those of one request hang together, by drawing requests again. A percentile without one carries no claim. \
-         `n<100` means too few values for that percentile. Failed and censored requests are \
+         `n<100` means too few values for that percentile. Anderson-Darling on the schedule tests what was drawn, and p is \
+         below .01 in 1 of 100 schedules by chance; on the wire it tests what the client made of it. Failed and censored requests are \
          in no latency figure.\n",
     );
 }

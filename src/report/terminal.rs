@@ -1,7 +1,7 @@
 //! A campaign on a terminal, at most 100 columns wide.
 
 use crate::report::quantity::{between, count, fraction, latency, percent, percentile, rate};
-use crate::report::{curves, fitness, goals, intervals, overview, server, steady};
+use crate::report::{arrivals, curves, fitness, goals, intervals, lengths, overview, server, steady};
 use crate::rundir::run_json::{Cell, Distribution, Requests, RunJson, Throughput, Verdict, VerdictKind, Window};
 use crate::rundir::window::{Load, LoadModel};
 
@@ -151,7 +151,9 @@ impl Paper {
         self.window_head(window);
         self.table(window, load);
         self.throughput(&window.throughput, window);
-        self.rates(window, load);
+        self.rates(window);
+        self.arrivals(window);
+        self.lengths(window);
         self.goals(window);
         self.server(window);
         self.client(window);
@@ -299,7 +301,7 @@ impl Paper {
         );
     }
 
-    fn rates(&mut self, window: &Window, load: &Load) {
+    fn rates(&mut self, window: &Window) {
         let f = &window.in_flight;
         let p95 = f.p95.map_or_else(|| "-".into(), count);
         let full = f.full_share.map_or_else(String::new, |s| format!("   full {} of the time", percent(Some(s))));
@@ -308,10 +310,21 @@ impl Paper {
             "in flight",
             &format!("mean {}   p95 {p95}   max {}{full}", rate(f.mean), count(f.max)),
         );
-        if load.model != LoadModel::Closed {
-            let (offered, achieved) = (rate(window.offered_rps), rate(window.achieved_rps));
-            self.entry(Tone::Plain, "load", &format!("{offered} requests/s offered   {achieved} achieved"));
+    }
+
+    /// What was asked of the schedule, offered and sent, and how well it was timed.
+    fn arrivals(&mut self, window: &Window) {
+        for (i, facts) in arrivals::facts(window).into_iter().enumerate().filter(|(_, facts)| !facts.is_empty()) {
+            self.entry(Tone::Plain, if i == 0 { "arrivals" } else { "" }, &facts.join("   "));
         }
+    }
+
+    /// Realised beside those asked for, class by class.
+    fn lengths(&mut self, window: &Window) {
+        for (i, facts) in lengths::facts(window).into_iter().enumerate() {
+            self.entry(Tone::Plain, if i == 0 { "lengths" } else { "" }, &facts.join("   "));
+        }
+        lengths::remarks(window).into_iter().for_each(|text| self.note(&text));
     }
 
     /// What was fixed before the run, against what came of it.
@@ -486,6 +499,15 @@ impl Paper {
             let interval = "95 % is where the percentile lies, as far as so many values tell: by exact ranks; for gap, \
                             where those of one request hang together, by drawing requests again.";
             self.paragraph(Tone::Quiet, "", "", interval);
+        }
+        if windows().any(|w| !w.lengths.is_empty()) {
+            let lengths = "Lengths are tokens: the median, and smallest..largest where they differ.";
+            self.paragraph(Tone::Quiet, "", "", lengths);
+        }
+        if windows().filter_map(|w| w.arrivals.as_ref()).any(|a| a.anderson_darling.is_some()) {
+            let law = "Anderson-Darling: p planned tests what was drawn and is below .01 in 1 of 100 schedules by chance; p \
+                       sent tests what the client made of it.";
+            self.paragraph(Tone::Quiet, "", "", law);
         }
         if windows().flat_map(|w| &w.verdicts).any(|v| v.kind == VerdictKind::Both) {
             let both = "a..b is a net figure that the kernel's stamps only bound: it lies between the two.";

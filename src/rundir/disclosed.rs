@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::analysis::statistics::length_differences::LengthDifferences;
 use crate::analysis::statistics::token_counts::TokenCounts;
 use crate::rundir::row::Outcome;
 
@@ -26,6 +27,24 @@ pub struct ClassLengths {
     pub asked_output: Option<TokenCounts>,
     /// Completion tokens of the ok requests; null when none is known.
     pub output: Option<TokenCounts>,
+    /// Outputs of exactly the length asked for.
+    #[serde(default)]
+    pub length_met: LengthMet,
+    /// By how much the server's prompt tokens differ from those asked for; null when none of them reported it.
+    #[serde(default)]
+    pub prompt_off: Option<LengthDifferences>,
+}
+
+/// Outputs of ok requests against the length asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LengthMet {
+    /// Of that length.
+    pub met: u64,
+    /// Those whose length is known.
+    pub known: u64,
+    /// Of these, shorter ones.
+    pub shorter: u64,
 }
 
 /// Facts of a window that no latency figure holds.

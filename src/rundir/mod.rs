@@ -1,5 +1,6 @@
 //! The run directory: what stands in it, how it is written.
 
+pub mod arrivals;
 pub mod chain;
 pub mod digest;
 pub mod disclosed;

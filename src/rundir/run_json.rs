@@ -13,6 +13,7 @@ use crate::analysis::definitions::goals::Answer;
 use crate::analysis::definitions::rules::GateState;
 use crate::analysis::definitions::steadiness::Drift;
 use crate::goals::{RequestMetric, WindowFigure};
+use crate::rundir::arrivals::Arrivals;
 use crate::rundir::disclosed::{Disclosed, Lengths};
 use crate::rundir::window::{Counters, Load};
 
@@ -124,6 +125,8 @@ pub struct Window {
     pub offered_rps: Option<f64>,
     /// Submitted per s of the same time; null in closed loop.
     pub achieved_rps: Option<f64>,
+    /// What was asked of the schedule and what became of it; null in closed loop.
+    pub arrivals: Option<Arrivals>,
     /// Requests in flight, weighted by time.
     pub in_flight: InFlight,
     /// Sums over kept requests; null when none of them reported it.

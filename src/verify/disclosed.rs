@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::analysis::definitions::{self, millis, seconds};
 use crate::analysis::percentiles::figures;
+use crate::analysis::statistics::length_differences::LengthDifferences;
 use crate::analysis::statistics::token_counts::{TokenCounts, variation};
 use crate::rundir::row::{Outcome, Phase, Row, StampSource};
 
@@ -18,12 +19,22 @@ pub(super) fn lengths(kept: &[&Row]) -> Value {
             json!(TokenCounts::of(&mut rows.iter().filter_map(|r| of(r)).collect::<Vec<u64>>()))
         };
         let answered = |r: &Row| r.completion_tokens.filter(|_| r.outcome == Outcome::Ok);
+        let limited = rows.iter().filter(|r| r.asked_output_tokens > 0);
+        let outputs: Vec<(u64, u64)> = limited.filter_map(|r| Some((answered(r)?, r.asked_output_tokens))).collect();
+        let told: Vec<(u64, u64)> =
+            rows.iter().filter_map(|r| Some((r.asked_prompt_tokens, r.prompt_tokens?))).collect();
         json!({
             "requests": rows.len(),
             "asked_prompt": counts(&|r| Some(r.asked_prompt_tokens)),
             "prompt": counts(&|r| r.prompt_tokens),
             "asked_output": counts(&|r| Some(r.asked_output_tokens)),
             "output": counts(&answered),
+            "length_met": {
+                "met": outputs.iter().filter(|(found, asked)| found == asked).count(),
+                "known": outputs.len(),
+                "shorter": outputs.iter().filter(|(found, asked)| found < asked).count(),
+            },
+            "prompt_off": LengthDifferences::of(&told),
         })
     };
     json!(names.into_iter().map(|name| (name.to_string(), class(name))).collect::<BTreeMap<String, Value>>())

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::arrivals::Indices;
 use super::raw::number;
 use crate::analysis::definitions::calibrated::LIMITS;
 use crate::analysis::definitions::gates::{
     COLUMNS, Gate, LOSSES, Missing, SPINNING, Scope, losses, process_beside_spinning,
 };
 use crate::analysis::definitions::rules::{self, GateState, Width, width};
-use crate::analysis::definitions::{self, dispersion, dispersion_distance, wording};
+use crate::analysis::definitions::{self, dispersion_distance, wording};
 use crate::analysis::percentiles::{PUBLISHED, figures};
 use crate::rundir::row::Row;
 
@@ -24,8 +25,11 @@ pub(super) struct Evidence<'a> {
     pub(super) stamps_missing: Option<f64>,
     /// `(due, lateness)`.
     pub(super) lateness: Vec<(u64, i64)>,
-    pub(super) schedule_end: Option<u64>,
+    /// Of the counts in bins of 100 ms.
+    pub(super) dispersion: Option<Indices>,
     pub(super) rates: (Option<f64>, Option<f64>),
+    /// What a cap did to the achieved rate.
+    pub(super) cap_in_words: String,
     /// `calibration` of the plan, when it matches.
     pub(super) calibration: Option<&'a Value>,
 }
@@ -72,7 +76,7 @@ impl Evidence<'_> {
                 (Some(offered), Some(achieved)) if offered > 0.0 => Ok(achieved / offered),
                 _ => Err(Missing::NoLength),
             };
-            gates.push(entry(Gate::Achieved, Scope::Window, share, ""));
+            gates.push(entry(Gate::Achieved, Scope::Window, share, &self.cap_in_words));
         }
         gates.push(self.lost());
         client["gates"] = Value::Array(gates);
@@ -187,24 +191,8 @@ impl Evidence<'_> {
         if self.user_stamps {
             return entry(Gate::Arrivals, Scope::Window, Err(Missing::Stamps), "");
         }
-        let opened = number(self.line, "opened");
-        let sent: Vec<(u64, u64)> = self.sent.iter().filter_map(|r| Some((r.due, r.wire_out?))).collect();
-        let mut lags: Vec<u64> = sent.iter().map(|(due, wire)| wire.saturating_sub(*due)).collect();
-        lags.sort_unstable();
-        let lag = lags.get(lags.len() / 2).copied().unwrap_or_default();
-        let bins = self.schedule_end.map_or(0, |end| end.saturating_sub(opened) / rules::ARRIVAL_BIN_NS);
-        let index = |moment: &dyn Fn(&(u64, u64)) -> u64| {
-            let mut counts = BTreeMap::new();
-            for t in sent.iter().map(moment).filter(|t| *t >= opened) {
-                *counts.entry((t - opened) / rules::ARRIVAL_BIN_NS).or_insert(0_u64) += 1;
-            }
-            let counts: Vec<u64> = (0..bins).map(|bin| counts.get(&bin).copied().unwrap_or(0)).collect();
-            dispersion(&counts)
-        };
-        let planned = index(&|pair| pair.0);
-        let realised = index(&|pair| pair.1.saturating_sub(lag));
-        match (planned, realised) {
-            (Some(planned), Some(realised)) => {
+        match self.dispersion {
+            Some((planned, Some(realised))) => {
                 let detail = format!("index of dispersion {planned:.3} planned, {realised:.3} sent");
                 entry(Gate::Arrivals, Scope::Window, Ok(dispersion_distance(planned, realised)), &detail)
             }

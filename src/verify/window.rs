@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use super::arrivals::{self, Course};
 use super::calibrated;
 use super::client::Samples;
 use super::disclosed;
@@ -59,6 +60,16 @@ impl Recount<'_> {
             "burst": null,
         });
         client["calibrated"] = calibrated::tare(calibration, rate);
+        let dispatched = self.dispatched();
+        let dispatched: Vec<_> = dispatched.iter().map(|(times, slot, _)| (*times, *slot)).collect();
+        let course = Course {
+            line: self.line,
+            rows: self.rows,
+            sent: &self.sent,
+            end: self.arrivals_end(),
+            rates: (offered, achieved),
+            dispatched: &dispatched,
+        };
         let evidence = Evidence {
             line: self.line,
             sent: &self.sent,
@@ -67,8 +78,9 @@ impl Recount<'_> {
             user_stamps: self.all_user(),
             stamps_missing: share(self.stamps_missing(), self.kept.len() as u64),
             lateness: self.late(),
-            schedule_end: self.arrivals_end(),
+            dispersion: course.dispersion(rules::ARRIVAL_BIN_NS).1,
             rates: (offered, achieved),
+            cap_in_words: course.cap_in_words(),
             calibration,
         };
         evidence.complete(&mut client);
@@ -81,6 +93,8 @@ impl Recount<'_> {
             verdicts.push(verdict("tokens", "*", None, "flag", Some(n as f64), &wording::tokens_unknown(n)));
         }
         verdicts.extend(gates::verdicts(&client));
+        let arrivals = course.figures(plan);
+        verdicts.extend(arrivals::verdicts(&arrivals));
         let mut metrics = self.metrics(forbidden, &mut verdicts);
         if let (Some(calibration), Some(rate), true, false) = (calibration, rate, self.all_user(), no_gross) {
             for (name, of) in
@@ -114,6 +128,7 @@ impl Recount<'_> {
             "requests": self.requests(),
             "offered_rps": offered,
             "achieved_rps": achieved,
+            "arrivals": arrivals,
             "in_flight": in_flight,
             "tokens": self.tokens(),
             "throughput": throughput,
@@ -364,20 +379,22 @@ impl Recount<'_> {
     }
 
     fn lateness(&self) -> (Value, Value) {
-        let counted = self.dispatched();
-        let late = counted.iter().map(|((action, _, due), slot)| definitions::lateness(*due, *action, *slot));
-        let delay = counted.iter().filter_map(|((_, _, due), slot)| Some(definitions::dispatch_delay(*due, (*slot)?)));
+        let counted: Vec<_> = self.dispatched().into_iter().filter(|d| d.2).collect();
+        let late = counted.iter().map(|((action, _, due), slot, _)| definitions::lateness(*due, *action, *slot));
+        let delay =
+            counted.iter().filter_map(|((_, _, due), slot, _)| Some(definitions::dispatch_delay(*due, (*slot)?)));
         (distribution(late.collect::<Vec<i64>>()), distribution(delay.collect::<Vec<i64>>()))
     }
 
     /// `(due, lateness)` of the ok requests.
     fn late(&self) -> Vec<(u64, i64)> {
-        let late = |((action, _, due), slot)| (due, definitions::lateness(due, action, slot));
-        self.dispatched().into_iter().map(late).collect()
+        let late = |((action, _, due), slot, _)| (due, definitions::lateness(due, action, slot));
+        self.dispatched().into_iter().filter(|d| d.2).map(late).collect()
     }
 
-    /// `(first action, end, due)` of the ok requests and when each found a free slot, in order of dispatch.
-    fn dispatched(&self) -> Vec<((u64, u64, u64), Option<u64>)> {
+    /// `(first action, end, due)` of what was tried, when each found a free slot, and whether it is kept and ok; in order
+    /// of dispatch.
+    fn dispatched(&self) -> Vec<((u64, u64, u64), Option<u64>, bool)> {
         let act = |r: &&Row| Some((definitions::first_action(r)?, load::in_flight(r, self.closed)?.1, r.due));
         let mut order: Vec<((u64, u64, u64), bool)> = Vec::new();
         for row in &self.sent {
@@ -388,7 +405,7 @@ impl Recount<'_> {
         let cap = self.line["load"]["concurrency"].as_u64().filter(|_| !self.closed_loop());
         let free = cap.map(|cap| load::slots_free(cap as usize, order.iter().map(|o| o.0.1)));
         let slot = |k: usize| free.as_ref().and_then(|free| free.get(k)).copied();
-        order.iter().enumerate().filter(|(_, o)| o.1).map(|(k, o)| (o.0, slot(k))).collect()
+        order.iter().enumerate().map(|(k, o)| (o.0, slot(k), o.1)).collect()
     }
 
     fn by_conn(&self, forbidden: Forbidden, verdicts: &mut Vec<Value>) -> Value {

@@ -1,5 +1,6 @@
 //! The sentences of verdicts: one wording wherever a rule fires.
 
+use super::arrivals::LawTest;
 use super::curve::{Over, Shape};
 use super::rules;
 
@@ -63,6 +64,65 @@ pub fn both(lo_ms: f64, hi_ms: f64) -> String {
 /// A net percentile whose ends are too far apart.
 pub fn too_wide(lo_ms: f64, hi_ms: f64) -> String {
     format!("withheld: the stamps allow anything from {lo_ms:.3} to {hi_ms:.3} ms")
+}
+
+/// A cap made it another load. Counts of requests, and the longest delay in ms.
+pub fn cap_shaped(cap: u32, held_back: u64, sent: u64, longest_ms: f64) -> String {
+    let longest = match longest_ms {
+        ms if ms >= 1_000.0 => format!("{:.1} s", ms / 1e3),
+        ms => format!("{ms:.1} ms"),
+    };
+    format!(
+        "the cap of {cap} held back {held_back} of {sent} requests, up to {longest}: the load is no longer the one asked for; \
+         ttft and e2e from due contain the wait"
+    )
+}
+
+/// Why planned requests were not sent in time: they had no slot.
+pub fn kept_past_end(cap: u32, requests: u64) -> String {
+    format!("the cap of {cap} left no slot for {requests} of them until the schedule was over")
+}
+
+/// The gaps on the wire are not those of the law, though the planned ones are; `planned_p` is of the same gaps as planned.
+pub fn another_law(wire: &LawTest, planned_p: f64) -> String {
+    let LawTest { n, every, a2, p } = wire;
+    let which = if *every > 1 { format!("{n} gaps, 1 in {every},") } else { format!("{n} gaps") };
+    format!(
+        "what went out is not of the law asked for: Anderson-Darling on {which} of the wire finds A2 {a2:.1}, p {}, on the \
+         same gaps as planned p {}: the client bent them",
+        probability(*p),
+        probability(planned_p)
+    )
+}
+
+/// A probability as it is printed: `.43`, `< .0001`.
+pub fn probability(p: f64) -> String {
+    let digits = |n: usize| format!("{p:.n$}").trim_start_matches('0').to_string();
+    match p {
+        p if p < 1e-4 => "< .0001".into(),
+        p if p < 0.095 => digits(4),
+        p if p < 0.995 => digits(2),
+        _ => "> .99".into(),
+    }
+}
+
+/// Outputs that ended before their limit.
+pub fn outputs_short(shorter: u64, known: u64) -> String {
+    let share = if known > 0 { percent(shorter as f64 / known as f64) } else { "-".into() };
+    format!(
+        "{shorter} of {known} outputs ({share}) are shorter than asked: the model stopped before the limit; --ignore-eos asks \
+         the server to go on"
+    )
+}
+
+/// Prompts that the server counts otherwise; `share` is the median difference as a share of the length asked for.
+pub fn prompts_off(share: f64) -> String {
+    let more = if share > 0.0 { "more" } else { "fewer" };
+    format!(
+        "the server counts {} {more} prompt tokens than asked for, in the median: a chat template or another tokenizer; \
+         --tokenizer fits the prompts to it",
+        percent(share.abs())
+    )
 }
 
 /// Other traffic on the server.

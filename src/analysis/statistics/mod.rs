@@ -2,12 +2,16 @@
 //!
 //! The same input gives the same bits on every machine: sums are taken in a stated order, random draws have a stated seed.
 
+pub mod anderson_darling;
 pub mod autocorrelation;
 pub mod change_points;
 pub mod cluster_bootstrap;
+pub mod gamma_distribution;
 pub mod hodges_lehmann;
 pub mod holm;
+pub mod length_differences;
 pub mod levels;
+pub mod logarithm;
 pub mod mser;
 pub mod normal_tail;
 pub mod order_interval;

@@ -3,6 +3,9 @@
 //! The interval of Clopper and Pearson (1934): its ends are those shares under which so many hits or more, or so many or
 //! fewer, would still be seen with probability 0.025. Its coverage is at least 95 % at every n and every share.
 
+use super::gamma_distribution::ln_gamma;
+use super::logarithm::{exp, ln, ln_1p};
+
 /// 2.5 % at each end.
 const TAIL: f64 = 0.025;
 
@@ -45,7 +48,7 @@ fn beta(x: f64, a: f64, b: f64) -> f64 {
     if x > (a + 1.0) / (a + b + 2.0) {
         return 1.0 - beta(1.0 - x, b, a);
     }
-    let front = (a * x.ln() + b * (-x).ln_1p() + ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b)).exp() / a;
+    let front = exp(a * ln(x) + b * ln_1p(-x) + ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b)) / a;
     front * fraction(x, a, b)
 }
 
@@ -72,20 +75,6 @@ fn fraction(x: f64, a: f64, b: f64) -> f64 {
         }
     }
     value
-}
-
-/// Logarithm of the gamma function for x > 0: Stirling's series (DLMF 5.11.1) where it is exact to the last digits,
-/// brought there by the recurrence.
-fn ln_gamma(x: f64) -> f64 {
-    let (mut x, mut shift) = (x, 0.0);
-    while x < 15.0 {
-        shift += x.ln();
-        x += 1.0;
-    }
-    let inverse = 1.0 / x;
-    let square = inverse * inverse;
-    let series = inverse * (1.0 / 12.0 - square * (1.0 / 360.0 - square * (1.0 / 1260.0 - square * (1.0 / 1680.0))));
-    (x - 0.5) * x.ln() - x + 0.5 * (2.0 * std::f64::consts::PI).ln() + series - shift
 }
 
 #[cfg(test)]

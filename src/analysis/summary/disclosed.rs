@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::analysis::definitions::{self, millis, seconds};
 use crate::analysis::percentiles;
+use crate::analysis::statistics::length_differences::LengthDifferences;
 use crate::analysis::statistics::token_counts::{TokenCounts, variation};
-use crate::rundir::disclosed::{Cached, ClassLengths, Disclosed, Dropped, FirstSent, Lengths, Timed};
+use crate::rundir::disclosed::{Cached, ClassLengths, Disclosed, Dropped, FirstSent, LengthMet, Lengths, Timed};
 use crate::rundir::row::{Outcome, Phase, Row, StampSource};
 
 /// Facts for the boxes, while rows are read.
@@ -30,6 +31,9 @@ struct ClassTally {
     prompt: Vec<u64>,
     asked_output: Vec<u64>,
     output: Vec<u64>,
+    length_met: LengthMet,
+    /// Prompt tokens asked for, and by usage.
+    prompts: Vec<(u64, u64)>,
 }
 
 impl DisclosedTally {
@@ -80,9 +84,16 @@ impl DisclosedTally {
         class.requests += 1;
         class.asked_prompt.push(row.asked_prompt_tokens);
         class.prompt.extend(row.prompt_tokens);
+        class.prompts.extend(row.prompt_tokens.map(|tokens| (row.asked_prompt_tokens, tokens)));
         class.asked_output.push(row.asked_output_tokens);
         if row.outcome == Outcome::Ok {
             class.output.extend(row.completion_tokens);
+            if let Some(tokens) = row.completion_tokens.filter(|_| row.asked_output_tokens > 0) {
+                let (asked, found) = (row.asked_output_tokens, &mut class.length_met);
+                found.known += 1;
+                found.met += u64::from(tokens == asked);
+                found.shorter += u64::from(tokens < asked);
+            }
             let timed = &mut self.timed;
             timed.first_token += u64::from(ttft.is_some());
             timed.first_answer += u64::from(definitions::ttfo(row).gross.is_some());
@@ -129,6 +140,8 @@ impl ClassTally {
             prompt: TokenCounts::of(&mut self.prompt),
             asked_output: TokenCounts::of(&mut self.asked_output),
             output: TokenCounts::of(&mut self.output),
+            length_met: self.length_met,
+            prompt_off: LengthDifferences::of(&self.prompts),
         }
     }
 }

@@ -3,9 +3,10 @@
 use super::calibrated::Calibration;
 use super::ledger::{Ledger, Parts, worst_ms};
 use crate::analysis::definitions::gates::{self, COLUMNS, Gate, Missing, Scope};
-use crate::analysis::definitions::rules::{self, GateState, Width};
-use crate::analysis::definitions::{dispersion, dispersion_distance, wording};
+use crate::analysis::definitions::rules::{GateState, Width};
+use crate::analysis::definitions::{dispersion_distance, wording};
 use crate::analysis::percentiles::PUBLISHED;
+use crate::rundir::arrivals::Dispersion;
 use crate::rundir::run_json::{self, Client, Verdict, VerdictKind, WorkerLoad};
 use crate::rundir::window::{LoadModel, WindowRow};
 
@@ -20,11 +21,12 @@ pub(super) struct Signals<'a> {
     pub(super) stamps_missing: Option<f64>,
     /// `(due, lateness)` of ok requests, ns.
     pub(super) lateness: Vec<(u64, i64)>,
-    /// `(due, wire_out)` of sent requests, and the end of the schedule.
-    pub(super) on_wire: &'a [(u64, u64)],
-    pub(super) schedule_end: Option<u64>,
+    /// Of the counts in bins of 100 ms.
+    pub(super) dispersion: Option<Dispersion>,
     /// Offered and achieved requests/s.
     pub(super) rates: (Option<f64>, Option<f64>),
+    /// What a cap did to the achieved rate; empty where it is not the reason.
+    pub(super) cap_in_words: String,
     /// Widest published percentile of ttft net: share of its high end, judgement.
     pub(super) net_width: Option<(f64, Width, &'static str)>,
     /// p99 of ttft gross in ms.
@@ -111,28 +113,10 @@ impl Signals<'_> {
         gate(Gate::Lateness, Scope::Window, worst_ms(&mut late, PUBLISHED[3]).ok_or(Missing::Events), "")
     }
 
-    /// Counts in bins of what was due and of what went out. A lag that all requests share moves the whole process
-    /// and changes nothing about it, so the median lag is taken off first.
     fn arrivals(&self) -> run_json::Gate {
         let of = |figure, detail: &str| gate(Gate::Arrivals, Scope::Window, figure, detail);
-        if self.user_stamps {
-            return of(Err(Missing::Stamps), "");
-        }
-        let opened = self.bounds.opened;
-        let bins = self.schedule_end.map_or(0, |end| end.saturating_sub(opened) / rules::ARRIVAL_BIN_NS) as usize;
-        let mut lags: Vec<u64> = self.on_wire.iter().map(|(due, wire)| wire.saturating_sub(*due)).collect();
-        lags.sort_unstable();
-        let Some(&lag) = lags.get(lags.len() / 2) else { return of(Err(Missing::Bins), "") };
-        let (mut planned, mut sent) = (vec![0_u64; bins], vec![0_u64; bins]);
-        let count = |counts: &mut Vec<u64>, t: u64| {
-            let bin = t.checked_sub(opened).map(|since| since / rules::ARRIVAL_BIN_NS);
-            bin.and_then(|bin| counts.get_mut(bin as usize)).into_iter().for_each(|n| *n += 1);
-        };
-        for &(due, wire) in self.on_wire {
-            count(&mut planned, due);
-            count(&mut sent, wire.saturating_sub(lag));
-        }
-        match dispersion(&planned).zip(dispersion(&sent)) {
+        match self.dispersion.and_then(|d| Some((d.planned, d.wire?))) {
+            _ if self.user_stamps => of(Err(Missing::Stamps), ""),
             None => of(Err(Missing::Bins), ""),
             Some((planned, sent)) => of(
                 Ok(dispersion_distance(planned, sent)),
@@ -199,7 +183,7 @@ impl Signals<'_> {
     fn achieved(&self) -> run_json::Gate {
         let (offered, achieved) = self.rates;
         let share = offered.filter(|rate| *rate > 0.0).zip(achieved).map(|(offered, achieved)| achieved / offered);
-        gate(Gate::Achieved, Scope::Window, share.ok_or(Missing::NoLength), "")
+        gate(Gate::Achieved, Scope::Window, share.ok_or(Missing::NoLength), &self.cap_in_words)
     }
 
     fn losses(&self) -> run_json::Gate {

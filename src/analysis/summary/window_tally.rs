@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::arrivals::{self, Dispatches, Sending, Sendings};
 use super::calibrated::Calibration;
 use super::columns::{self, Print, Spread, Withheld};
 use super::disclosed::DisclosedTally;
@@ -63,12 +64,9 @@ struct Chunking {
 /// When requests were due, and when something was done about it.
 #[derive(Default)]
 struct Schedule {
-    due: Vec<u64>,
-    submits: Vec<u64>,
-    first_not_sent: Option<u64>,
+    sendings: Sendings,
     in_flight: Vec<(u64, u64)>,
     dispatched: Vec<Dispatched>,
-    on_wire: Vec<(u64, u64)>,
 }
 
 /// In order of dispatch.
@@ -165,7 +163,6 @@ impl<'a> WindowTally<'a> {
         }
         self.requests.due += 1;
         self.client_failures += u64::from(row.error.as_ref().is_some_and(|e| rules::is_client_loss(&e.class)));
-        self.schedule.due.push(row.due);
         if row.trace_id < rules::FIRST_REQUESTS {
             self.first_requests.push(first_request(row));
         }
@@ -188,8 +185,8 @@ impl<'a> WindowTally<'a> {
 
     fn not_sent(&mut self, row: &Row) {
         self.requests.not_sent += 1;
-        let first = &mut self.schedule.first_not_sent;
-        *first = Some(first.map_or(row.due, |t| t.min(row.due)));
+        let unsent = Sending { trace_id: row.trace_id, due: row.due, sent: false, submit: None, wire: None };
+        self.schedule.sendings.take(unsent);
         *self.requests.not_sent_reasons.entry(error_class(row)).or_default() += 1;
     }
 
@@ -201,8 +198,8 @@ impl<'a> WindowTally<'a> {
         self.ledger.take(row);
         self.disclosed.take(row);
         let schedule = &mut self.schedule;
-        schedule.on_wire.extend(row.wire_out.map(|wire| (row.due, wire)));
-        schedule.submits.extend(row.submit);
+        let (trace_id, due, submit, wire) = (row.trace_id, row.due, row.submit, row.wire_out);
+        schedule.sendings.take(Sending { trace_id, due, sent: true, submit, wire });
         schedule.in_flight.extend(in_flight);
         if let (Some(action), Some((_, end))) = (definitions::first_action(row), in_flight) {
             let counts = row.outcome == Outcome::Ok && row.phase == Phase::Measured;
@@ -266,8 +263,8 @@ impl<'a> WindowTally<'a> {
         let bounds = self.bounds;
         let occupancy = Occupancy::of(&self.schedule.in_flight, bounds.opened, bounds.closed);
         let in_flight = occupancy.figures(bounds.load.concurrency.map(|c| c as usize));
-        let (offered_rps, achieved_rps) = self.rates();
-        let late = self.schedule.lateness(bounds);
+        let (offered_rps, achieved_rps) = self.schedule.sendings.rates(bounds);
+        let (late, dispatches) = self.schedule.lateness(bounds);
         let mut client = context.health.client(bounds);
         let calibration = context.calibration.as_ref();
         let throughput_span = self.throughput_span(&occupancy);
@@ -280,9 +277,9 @@ impl<'a> WindowTally<'a> {
             user_stamps: self.user_stamps(),
             stamps_missing: share(self.stamps_missing(), self.requests.kept),
             lateness: late.values.clone(),
-            on_wire: &self.schedule.on_wire,
-            schedule_end: self.arrivals().map(|(_, end)| end),
+            dispersion: self.schedule.sendings.dispersion(bounds, rules::ARRIVAL_BIN_NS),
             rates: (offered_rps, achieved_rps),
+            cap_in_words: self.schedule.sendings.cap_in_words(bounds, &dispatches),
             net_width: self.latency.ttft.widest(),
             ttft_p99_ms,
             calibration,
@@ -303,6 +300,8 @@ impl<'a> WindowTally<'a> {
             verdicts.push(verdict("tokens", "*", VerdictKind::Flag, Some(n as f64), wording::tokens_unknown(n)));
         }
         verdicts.extend(fitness::verdicts(&client.gates));
+        let arrivals = self.schedule.sendings.figures(bounds, &context.laws, &self.requests, dispatches);
+        verdicts.extend(arrivals.iter().flat_map(arrivals::verdicts));
         let calibrated = match (calibration, events_per_s) {
             (Some(c), Some(rate)) if self.user_stamps() && !withheld.gross => self.latency.calibrated(c, rate),
             _ => [None; 3],
@@ -335,6 +334,7 @@ impl<'a> WindowTally<'a> {
             duration_s: seconds(bounds.closed.saturating_sub(bounds.opened)),
             offered_rps,
             achieved_rps,
+            arrivals,
             in_flight,
             tokens: self.tokens,
             throughput,
@@ -397,7 +397,7 @@ impl<'a> WindowTally<'a> {
     fn load(&self, throughput: Option<(u64, u64)>, streams: u64) -> ClientLoad {
         let span = load::rated_span(throughput, self.bounds.opened, self.bounds.closed);
         ClientLoad {
-            requests_per_s: load::rate(self.schedule.submits.iter().copied(), span),
+            requests_per_s: load::rate(self.schedule.sendings.submits(), span),
             events_per_s: load::rate(self.work.trails.iter().flat_map(TokenTrail::moments), span),
             streams,
             burst: None,
@@ -441,23 +441,10 @@ impl<'a> WindowTally<'a> {
         withheld
     }
 
-    /// Bounds of the open-loop window: the opening, and the due of the first arrival not sent, else of the last.
-    fn arrivals(&self) -> Option<(u64, u64)> {
-        let to = self.schedule.first_not_sent.or(self.schedule.due.iter().max().copied())?;
-        (self.bounds.load.model != LoadModel::Closed && to > self.bounds.opened).then_some((self.bounds.opened, to))
-    }
-
-    fn rates(&self) -> (Option<f64>, Option<f64>) {
-        let Some((from, to)) = self.arrivals() else { return (None, None) };
-        let within = |times: &[u64]| times.iter().filter(|t| (from..to).contains(*t)).count() as f64;
-        let rate = |times: &[u64]| per_second(within(times), to - from);
-        (rate(&self.schedule.due), rate(&self.schedule.submits))
-    }
-
     fn throughput_span(&self, occupancy: &Occupancy) -> Option<(u64, u64)> {
         match (self.bounds.load.model, self.bounds.load.concurrency) {
             (LoadModel::Closed, Some(level)) => occupancy.at_least((level as usize).max(1)),
-            _ => self.arrivals(),
+            _ => self.schedule.sendings.span(self.bounds),
         }
     }
 
@@ -513,18 +500,27 @@ impl Late {
 }
 
 impl Schedule {
-    /// Lateness and delay of the ok requests, once all ends are known.
-    fn lateness(&mut self, bounds: &WindowRow) -> Late {
+    /// Lateness and delay of the ok requests, and of all that were tried, once all ends are known.
+    fn lateness(&mut self, bounds: &WindowRow) -> (Late, Dispatches) {
         self.dispatched.sort_unstable();
         let cap = bounds.load.concurrency.filter(|_| bounds.load.model != LoadModel::Closed);
         let free = cap.map(|cap| load::slots_free(cap as usize, self.dispatched.iter().map(|d| d.end)));
+        let end = self.sendings.span(bounds).map(|(_, end)| end);
         let mut late = Late::default();
-        for (k, d) in self.dispatched.iter().enumerate().filter(|(_, d)| d.counts) {
+        let mut all = Dispatches { delays: free.as_ref().map(|_| Vec::new()), ..Dispatches::default() };
+        for (k, d) in self.dispatched.iter().enumerate() {
             let slot = free.as_ref().map(|free| free[k]);
-            late.values.push((d.due, definitions::lateness(d.due, d.action, slot)));
-            late.delays.extend(slot.map(|slot| definitions::dispatch_delay(d.due, slot)));
+            let lateness = definitions::lateness(d.due, d.action, slot);
+            let delay = slot.map(|slot| definitions::dispatch_delay(d.due, slot));
+            all.lateness.push(lateness);
+            all.delays.iter_mut().for_each(|delays| delays.extend(delay));
+            all.past_end += u64::from(end.is_some_and(|end| d.due < end && slot >= Some(end)));
+            if d.counts {
+                late.values.push((d.due, lateness));
+                late.delays.extend(delay);
+            }
         }
-        late
+        (late, all)
     }
 }
 
