@@ -46,7 +46,7 @@ enum Rule {
 }
 
 /// Names of everything that is looked at, in the order in which it is printed.
-const RULES: [(&str, Rule); 25] = [
+const RULES: [(&str, Rule); 26] = [
     ("base_url", Rule::Server),
     ("server", Rule::Server),
     ("declared", Rule::Server),

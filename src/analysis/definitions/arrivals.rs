@@ -1,6 +1,6 @@
 //! A schedule held against what became of it: who was held back, whether the gaps are those of the law asked for.
 
-use bench_engine::schedule::ArrivalLaw;
+use bench_engine::schedule::{ArrivalLaw, GapLaw};
 use bench_engine::units::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -101,12 +101,12 @@ impl<'a> GapsOf<'a> {
     /// [`FEWEST_GAPS`], or where so many gaps of the law are below 1 ns that rounding decides.
     pub fn test(&self, times: &[u64], most: usize) -> Option<LawTest> {
         let (last, gaps) = (*times.last()?, times.len() - 1);
-        let per_ns = mean_arrivals(self.law, Nanos::from_ns(last)) / last.max(1) as f64;
+        let per_ns = self.law.mean_arrivals(Nanos::from_ns(last)) / last.max(1) as f64;
         // gaps of 0 ns and 1 ns are one value: what that does to the statistic grows as n times the square of their share
         let shortest = self.place(per_ns)[0];
         let told_apart = (0.1 / (shortest * shortest)).min(most as f64) as usize;
         let every = gaps.div_ceil(told_apart.max(1)).max(1);
-        let at = |i: usize| mean_arrivals(self.law, Nanos::from_ns(times[i]));
+        let at = |i: usize| self.law.mean_arrivals(Nanos::from_ns(times[i]));
         let place = |i: usize| self.place((at(i + 1) - at(i)).max(0.5 * per_ns));
         let mut places: Vec<[f64; 2]> = (0..gaps).step_by(every).map(place).collect();
         let n = places.len();
@@ -125,21 +125,16 @@ pub fn asked_rate(law: &ArrivalLaw, nth: u32, until_ns: u64) -> Option<f64> {
         return None;
     }
     // a constant rate is not to be rounded
-    let per_s = law.per_s().unwrap_or_else(|| mean_arrivals(law, Nanos::from_ns(until_ns)) * 1e9 / until_ns as f64);
+    let per_s = law.per_s().unwrap_or_else(|| law.mean_arrivals(Nanos::from_ns(until_ns)) * 1e9 / until_ns as f64);
     Some(per_s / f64::from(nth.max(1)))
-}
-
-/// Expected arrivals from the opening until then.
-fn mean_arrivals(law: &ArrivalLaw, until: Nanos) -> f64 {
-    law.per_s().unwrap_or(0.0) * until.ns() as f64 / 1e9
 }
 
 /// Shape of the gamma distribution of the gaps in expected arrivals; None where nothing is drawn.
 fn gap_shape(law: &ArrivalLaw) -> Option<f64> {
-    match *law {
-        ArrivalLaw::Poisson { .. } => Some(1.0),
-        ArrivalLaw::Gamma { shape, .. } => Some(shape),
-        ArrivalLaw::AtOnce | ArrivalLaw::Even { .. } => None,
+    match law.gaps() {
+        GapLaw::Exponential => Some(1.0),
+        GapLaw::Gamma { shape } => Some(shape),
+        GapLaw::AtOnce | GapLaw::Even | GapLaw::Batches => None,
     }
 }
 
