@@ -319,6 +319,7 @@ mod tests {
         assert_eq!(reached_s(&on_off, 9.0), Some(9.0));
         assert_eq!(reached_s(&on_off, 10.0), Some(30.0), "not at the beginning of the pause");
         assert_eq!(reached_s(&on_off, 1_000_000.0), Some(3_000_000.0));
+        assert_eq!(reached_s(&on_off, 10.0 - 1e-12), Some(30.0), "it would round onto the beginning of the pause");
         // 1.1 x 10 is a little more than 11 in floats: the arrival must not fall before the pause for that
         let on_off = profile(vec![stretch(10, 1.1, 1.1), stretch(20, 0.0, 0.0)], After::Again);
         assert_eq!(reached_s(&on_off, 11.0), Some(30.0));
@@ -326,6 +327,7 @@ mod tests {
         let late = profile(vec![stretch(5, 0.0, 0.0), stretch(5, 2.0, 2.0), stretch(5, 0.0, 0.0)], After::End);
         assert_eq!((reached_s(&late, 0.0), reached_s(&late, 9.0)), (Some(5.0), Some(9.5)));
         assert_eq!((reached_s(&late, 10.0), late.end()), (None, Some(Nanos::from_secs(10))));
+        assert_eq!(reached_s(&late, 10.0 - 1e-12), None);
     }
 
     #[test]
