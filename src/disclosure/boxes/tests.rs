@@ -224,7 +224,7 @@ fn box_5_what_prompts_share_on_purpose() {
         let sentence = of(cache, 1);
         assert!(sentence.starts_with(words), "{sentence}");
         assert!(sentence.contains("60 of 60 prompts begin as another one of their window does"), "{sentence}");
-        assert!(sentence.contains("WARNING: the cache saved 5 % of the prompt tokens"), "{sentence}");
+        assert!(sentence.contains("WARNING: the cache saved 5.0 % of the prompt tokens"), "{sentence}");
         assert!(!of(cache, 0).contains("WARNING"), "{}", of(cache, 0));
     }
     assert!(of("unique", 0).starts_with("each of 60 prompts begins with a nonce"), "{}", of("unique", 0));
