@@ -108,7 +108,7 @@ impl ExactText {
     }
 
     fn is_reached(&self, sum: u64) -> bool {
-        self.reached.get(sum as usize).copied().unwrap_or(sum % self.step == 0)
+        self.reached.get(sum as usize).copied().unwrap_or_else(|| sum.is_multiple_of(self.step))
     }
 }
 

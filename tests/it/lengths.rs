@@ -8,6 +8,9 @@ use serde_json::Value;
 use std::path::Path;
 use tarebench::tokenizer::Tokenizer;
 
+/// Answers a request of the probe so that it tells nothing.
+type Failing = Box<dyn Fn() -> Answer + Send + Sync>;
+
 const TOKENIZER: &str = "tests/data/tokenizer.json";
 
 fn mock(tokens_per_word: f64, template_tokens: u32) -> RunningMock {
@@ -101,7 +104,7 @@ fn a_probe_that_fails_says_why_and_the_run_goes_on() {
         answer
     };
     let broken = || Answer { pieces: vec![(0, Some("data: ".to_owned())), (0, None)], ..Answer::stream(1, 0) };
-    let cases: [(Box<dyn Fn() -> Answer + Send + Sync>, &str); 4] = [
+    let cases: [(Failing, &str); 4] = [
         (
             Box::new(|| Answer::json(422, "{\"error\":{\"message\":\"max_tokens too small\"}}")),
             "HTTP 422 max_tokens too small",

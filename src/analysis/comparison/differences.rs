@@ -372,3 +372,16 @@ fn short(text: &str) -> String {
         false => clean,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gauges_are_alike_when_a_probe_would_not_tell_them_apart() {
+        let of = |per_word: f64, overhead: f64| gauge(&json!({"per_word": per_word, "overhead": overhead}));
+        assert_eq!(of(1.0044, 27.9), of(1.0041, 28.2));
+        assert_ne!(of(1.13, 28.0), of(1.0, 28.0));
+        assert_eq!(gauge(&Value::Null), of(1.0, 0.2), "before there was one a word was a token");
+    }
+}
