@@ -546,6 +546,15 @@ fn random_specimen(seed: u64, rows: u64) -> Specimen {
             row.chunks.iter_mut().for_each(|c| (c.1, c.2) = (None, None));
         }
     }
+    let law = |per_s: f64| match seed % 3 {
+        0 => json!({"name": "poisson", "per_s": per_s}),
+        1 => json!({"name": "gamma", "per_s": per_s, "shape": 0.5}),
+        _ => json!({"name": "even", "per_s": per_s}),
+    };
+    specimen.plan["cells"] = json!([{"law": law(100.0)}, {"law": law(900.0)}]);
+    if seed.is_multiple_of(7) {
+        specimen.plan["shard"] = json!({"index": 1, "of": 3});
+    }
     // load points that make a curve
     if seed.is_multiple_of(5) {
         for (at, (bounds, rows)) in specimen.windows.iter_mut().enumerate() {
@@ -740,4 +749,128 @@ fn a_changed_figure_of_steadiness_is_found() {
         let found = verify(dir.path()).unwrap_err().to_string();
         assert!(found.contains("cells[0].windows[0].steady."), "{found}");
     }
+}
+
+/// An open loop of one cell that sends each request when it is due, or under a cap when a slot is free.
+fn scheduled(dues: &[u64], cap: Option<u32>) -> Specimen {
+    let opened = 1_000 * MS;
+    let mut bounds = window(0, 0, opened, opened);
+    bounds.load = Load { model: LoadModel::Open, concurrency: cap, rate: Some(200.0) };
+    let mut slots = vec![0; cap.unwrap_or(u32::from(u16::MAX)) as usize];
+    let mut rows = Vec::new();
+    for (id, due) in (0..).zip(dues) {
+        let slot = slots.iter_mut().min().unwrap();
+        let mut row = request(id, (opened + due).max(*slot));
+        *slot = row.end.unwrap().arrived.unwrap();
+        bounds.closed = bounds.closed.max(row.end.unwrap().seen + MS);
+        row.due = opened + due;
+        rows.push(row);
+    }
+    let plan = json!({"cells": [{"law": {"name": "poisson", "per_s": 200.0}}]});
+    Specimen { plan, windows: vec![(bounds, rows)], health: Vec::new(), scrapes: Vec::new() }
+}
+
+fn poisson(n: usize) -> Vec<u64> {
+    let law = bench_engine::schedule::ArrivalLaw::new(200.0, 1.0).unwrap();
+    law.schedule(7).take(n).map(|due| due.ns()).collect()
+}
+
+/// The only window, written, verified and read.
+fn verified(specimen: &mut Specimen, dir: &Path) -> crate::rundir::run_json::Window {
+    publish(specimen, dir);
+    verify(dir).unwrap();
+    summarise(dir).unwrap().cells.remove(0).windows.remove(0)
+}
+
+#[test]
+fn what_goes_out_as_planned_is_of_the_law() {
+    let dir = tempfile::tempdir().unwrap();
+    let found = verified(&mut scheduled(&poisson(7_000), None), dir.path());
+    let a = found.arrivals.unwrap();
+    assert_eq!((a.asked_rps, a.planned, a.sent, a.not_sent, a.cap), (Some(200.0), 6_999, 7_000, 0, None));
+    assert_eq!((a.held_back, a.dispatch_delay_ms, a.achieved_share), (None, None, Some(1.0)));
+    // all of them go out 25 us after they are due: no gap is off
+    assert_eq!(a.gap_error_us.wire.map(|s| (s.n, s.max)), Some((6_999, 0.0)));
+    assert_eq!(a.lateness_ms.map(|s| (s.n, s.p99, s.max)), Some((7_000, Some(0.01), 0.01)));
+    let bins: Vec<_> = a.dispersion.iter().map(|d| (d.bin_ms, d.bins >= 30)).collect();
+    assert_eq!(bins, [(100, true), (1_000, true)]);
+    assert!(a.dispersion.iter().all(|d| Some(d.planned) == d.wire && (0.5..1.6).contains(&d.planned)), "{a:?}");
+    let tests = a.anderson_darling.unwrap();
+    assert_eq!(tests.schedule.map(|t| (t.n, t.every)), Some((6_999, 1)));
+    assert_eq!(tests.wire.map(|t| (t.n, t.every)), Some((500, 14)));
+    assert_eq!(tests.wire, tests.schedule_thinned, "a lag that all share changes nothing");
+    assert!(tests.wire.unwrap().p > 0.01 && !found.verdicts.iter().any(|v| v.metric == "arrivals"));
+}
+
+#[test]
+fn a_client_that_bends_the_law_is_flagged() {
+    let (dir, dues) = (tempfile::tempdir().unwrap(), poisson(2_000));
+    let mut specimen = scheduled(&dues, None);
+    // evenly instead of as planned
+    for (row, n) in specimen.windows[0].1.iter_mut().zip(0..) {
+        row.wire_out = Some(1_000 * MS + n * 5 * MS);
+    }
+    let found = verified(&mut specimen, dir.path());
+    let flagged: Vec<_> = found.verdicts.iter().filter(|v| v.metric == "arrivals").collect();
+    assert_eq!(flagged.len(), 1);
+    assert!(
+        flagged[0].text.contains("500 gaps, 1 in 4, of the wire") && flagged[0].text.contains("p < .0001"),
+        "{flagged:?}"
+    );
+    // a schedule of another law is the drawing's fault, and no verdict on the client
+    let mut specimen = scheduled(&(0..2_000).map(|n| n * 5 * MS).collect::<Vec<_>>(), None);
+    let found = verified(&mut specimen, dir.path());
+    assert!(found.arrivals.unwrap().anderson_darling.unwrap().schedule.unwrap().p < 1e-4);
+    assert!(!found.verdicts.iter().any(|v| v.metric == "arrivals"));
+}
+
+#[test]
+fn a_cap_that_shapes_the_load_is_named() {
+    let (dir, dues) = (tempfile::tempdir().unwrap(), poisson(300));
+    let mut specimen = scheduled(&dues, Some(1));
+    let held = |row: &&Row| row.submit.unwrap() - 10 * US > row.due + MS;
+    let delayed = specimen.windows[0].1.iter().filter(held).count() as u64;
+    let found = verified(&mut specimen, dir.path());
+    let a = found.arrivals.unwrap();
+    let held = a.held_back.unwrap();
+    // 200/s on a slot that serves 124/s
+    assert!(held.requests == delayed && delayed > 200, "{held:?} {delayed}");
+    let said = found.verdicts.iter().find(|v| v.metric == "arrivals").unwrap();
+    let words = format!("the cap of 1 held back {delayed} of 300 requests, up to {:.1} ms: ", held.longest_ms.unwrap());
+    assert!(said.text.starts_with(&words) && said.text.ends_with("from due contain the wait"), "{}", said.text);
+    let gate = found.client.gates.iter().find(|g| g.gate == "achieved").unwrap();
+    let words = format!("the cap of 1 left no slot for {} of them until the schedule was over; void", held.past_end);
+    assert!(held.past_end > 50 && gate.text.contains(&words), "{}", gate.text);
+    change(dir.path(), "run.json", &format!("\"requests\": {delayed}"), "\"requests\": 7");
+    let told = verify(dir.path()).unwrap_err().to_string();
+    assert!(told.contains("arrivals.held_back.requests: stored 7, recomputed"), "{told}");
+    // one that is wide enough says nothing
+    let found = verified(&mut scheduled(&dues, Some(40)), dir.path());
+    assert_eq!(found.arrivals.unwrap().held_back.unwrap().requests, 0);
+    assert!(!found.verdicts.iter().any(|v| v.metric == "arrivals"));
+}
+
+#[test]
+fn lengths_that_were_not_met_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut specimen = Specimen::two_windows();
+    for row in &mut specimen.windows[0].1 {
+        row.class = "one".into();
+        row.asked_prompt_tokens = 100;
+        row.prompt_tokens = Some(if row.trace_id.is_multiple_of(10) { 100 } else { 113 });
+        row.asked_output_tokens = 4;
+    }
+    let found = verified(&mut specimen, dir.path());
+    let class = &found.lengths["one"];
+    // 28 kept, one of them failed
+    assert_eq!((class.length_met.met, class.length_met.known, class.length_met.shorter), (0, 27, 27));
+    let off = class.prompt_off.unwrap();
+    assert_eq!((off.n, off.exact, off.p50, off.max, off.per_cent.above_10), (28, 2, 13.0, 13, 26));
+    let report = fs::read_to_string(dir.path().join("report.md")).unwrap();
+    for line in ["27 of 27 outputs (100 %) are shorter than asked", "one: the server counts 13 % more prompt tokens"] {
+        assert!(report.contains(line), "no {line}");
+    }
+    change(dir.path(), "run.json", "\"above_10\": 26", "\"above_10\": 25");
+    let told = verify(dir.path()).unwrap_err().to_string();
+    assert!(told.contains("lengths.one.prompt_off.per_cent.above_10: stored 25, recomputed 26"), "{told}");
 }
