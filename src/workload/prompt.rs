@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(blocks.text(0, 8), GOLDEN_BLOCKS);
     }
 
-    const GOLDEN_BLOCKS: &str = "";
+    const GOLDEN_BLOCKS: &str = "abcdefgh bee due card ran file feel full";
 
     #[test]
     fn words_repeat_by_trace_id_and_differ_between_them() {

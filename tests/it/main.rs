@@ -15,5 +15,6 @@ mod ledger;
 mod live;
 mod mock_command;
 mod open_loop;
+mod replay;
 mod server_facts;
 mod without_uring;
