@@ -81,7 +81,7 @@ pub enum Fault {
     #[error("{0} is missing")]
     Missing(&'static str),
     /// A field that says something else.
-    #[error("{name} is {found}: {wanted} is wanted")]
+    #[error("{name} is {found:?}: {wanted} is wanted")]
     Field {
         /// Its name.
         name: &'static str,

@@ -88,8 +88,8 @@ impl<R: BufRead> Lines<R> {
         let marked = self.line.starts_with(b"\xff\xfe") || self.line.starts_with(b"\xfe\xff");
         // without its mark: every other byte of plain text is zero
         let zero_at = |at: usize| self.line.len() >= 4 && self.line[at] == 0 && self.line[at + 2] == 0;
-        let unmarked =
-            (zero_at(0) || zero_at(1)) && self.line.iter().filter(|b| **b == 0).count() * 3 > self.line.len();
+        let zeros = self.line.iter().filter(|b| **b == 0).count() * 3;
+        let unmarked = (zero_at(0) || zero_at(1)) && zeros > self.line.len() && zeros < 2 * self.line.len();
         if marked || unmarked {
             return Err(AtLine::whole(Fault::Utf16));
         }

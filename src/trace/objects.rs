@@ -185,6 +185,9 @@ fn limit_of(body: &Map<String, Value>) -> Result<Option<u64>, Fault> {
 }
 
 fn parsed(line: &str) -> Result<Fields<'_>, Fault> {
+    if !line.trim_start().starts_with('{') {
+        return Err(Fault::Json(format!("it begins {:?}", Shown::new(line))));
+    }
     serde_json::from_str(line).map_err(|error| {
         // the line is told by the caller
         let words = error.to_string();

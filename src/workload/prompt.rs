@@ -406,7 +406,7 @@ mod tests {
         assert_eq!(blocks.text(4, 0, 8), GOLDEN_BLOCKS);
     }
 
-    const GOLDEN_BLOCKS: &str = "";
+    const GOLDEN_BLOCKS: &str = "abcdefgh bee due card ran file feel full";
 
     #[test]
     fn an_even_text_has_every_word_alike() {

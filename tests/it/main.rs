@@ -16,6 +16,7 @@ mod lengths;
 mod live;
 mod mock_command;
 mod open_loop;
+mod replay;
 mod server_facts;
 mod without_uring;
 mod workloads;
