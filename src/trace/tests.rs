@@ -159,7 +159,7 @@ fn the_first_ones_or_all() {
 #[test]
 fn speeds_are_load_points_of_one_trace() {
     let found = captured(&generic(&[(0.0, 1, 1), (1000.0, 2, 1), (1500.0, 3, 1), (7000.0, 3, 1)]), &Rules::default());
-    let replay = |scale, cap| Replay::new(&found, scale, cap).expect("spooled");
+    let replay = |scale, cap| Replay::new(&found, scale, cap, None).expect("spooled");
     let dues = |replay: &Replay| replay.dues().map(|due| due.expect("spooled").ns()).collect::<Vec<_>>();
     let plain = replay(1.0, None);
     assert_eq!(dues(&plain), [0, 1_000_000_000, 1_500_000_000, 7_000_000_000]);
@@ -170,7 +170,7 @@ fn speeds_are_load_points_of_one_trace() {
     assert_eq!(dues(&fast), [0, 142_857_143, 214_285_714, 1_000_000_000]);
     assert_eq!((fast.peak_per_s, fast.slots, fast.concurrency), (3, 2, Some(2)));
     assert_eq!(replay(0.5, None).last_due_s, 14.0, "slower than it was");
-    let once = Replay::new(&captured(&generic(&[(5.0, 1, 1), (5.0, 1, 1)]), &Rules::default()), 2.0, None);
+    let once = Replay::new(&captured(&generic(&[(5.0, 1, 1), (5.0, 1, 1)]), &Rules::default()), 2.0, None, None);
     assert_eq!(once.expect("spooled").rate, None, "all at once");
     assert_eq!(found.times().count(), 4);
 }
@@ -433,7 +433,7 @@ proptest! {
                 format!("{{\"timestamp\":{},\"input_tokens\":1,\"output_tokens\":1}}\n", in_seconds(i128::from(at)))
             })
             .collect();
-        let replay = Replay::new(&captured(&rows, &GENERIC), scale, None).expect("spooled");
+        let replay = Replay::new(&captured(&rows, &GENERIC), scale, None, None).expect("spooled");
         let dues: Vec<Nanos> = replay.dues().map(|due| due.expect("spooled")).collect();
         prop_assert!(dues.windows(2).all(|pair| pair[0] <= pair[1]));
         prop_assert_eq!((dues[0], dues.len()), (Nanos::ZERO, gaps.len()));

@@ -755,7 +755,7 @@ fn a_changed_figure_of_steadiness_is_found() {
 fn scheduled(dues: &[u64], cap: Option<u32>) -> Specimen {
     let opened = 1_000 * MS;
     let mut bounds = window(0, 0, opened, opened);
-    bounds.load = Load { model: LoadModel::Open, concurrency: cap, rate: Some(200.0) };
+    bounds.load = Load { model: LoadModel::Open, concurrency: cap, rate: Some(200.0), arrivals: None };
     let mut slots = vec![0; cap.unwrap_or(u32::from(u16::MAX)) as usize];
     let mut rows = Vec::new();
     for (id, due) in (0..).zip(dues) {
