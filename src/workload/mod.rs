@@ -145,6 +145,13 @@ impl Workload {
     /// [`BadWorkload::Range`], [`BadWorkload::Unfit`].
     pub fn new(lengths: Lengths, length_scale: f64, seed: u64, max_tokens: Option<u64>) -> Result<Self, BadWorkload> {
         check_scale(length_scale, max_tokens)?;
+        if lengths.dataset().is_some() && length_scale != 1.0 {
+            let words = format!(
+                "--length-scale {length_scale} cannot be: the prompts of {} are texts, and only drawn lengths can be scaled; leave it out",
+                lengths.name()
+            );
+            return Err(BadWorkload::Unfit(words));
+        }
         if let Lengths::Random { input_len, output_len, range_ratio } = lengths {
             if !(0.0..=1.0).contains(&range_ratio) {
                 let got = range_ratio.to_string();

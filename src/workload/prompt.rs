@@ -406,7 +406,20 @@ mod tests {
         assert_eq!(blocks.text(4, 0, 8), GOLDEN_BLOCKS);
     }
 
-    const GOLDEN_BLOCKS: &str = "abcdefgh bee due card ran file feel full";
+    #[test]
+    fn blocks_of_ids_share_what_blocks_of_words_share() {
+        let blocks = |window, ids| Blocks { seed: 7, window, ids }.ids(16, DEFAULT_IDS, 3, 40);
+        let shared = |a: &[u32], b: &[u32]| a.iter().zip(b).take_while(|(a, b)| a == b).count();
+        let base = blocks(1, &[46, 47]);
+        assert_eq!(base.len(), 40, "beyond its blocks a prompt has ids of its own");
+        assert_eq!(base[..4], DEFAULT_IDS.nonce(1), "the window's number stands first");
+        assert!((16..19).contains(&shared(&base, &blocks(1, &[46, 99]))));
+        assert_eq!(shared(&base, &blocks(2, &[46, 47])), 0);
+        let other = Blocks { seed: 7, window: 1, ids: &[46, 47] }.ids(16, DEFAULT_IDS, 4, 40);
+        assert!((32..35).contains(&shared(&base, &other)));
+    }
+
+    const GOLDEN_BLOCKS: &str = "aaaaaaab lab golf you five pet free fear";
 
     #[test]
     fn an_even_text_has_every_word_alike() {
