@@ -23,9 +23,12 @@ pub(super) struct Course<'a> {
     pub(super) end: Option<u64>,
     /// Offered and achieved requests/s.
     pub(super) rates: (Option<f64>, Option<f64>),
-    /// `(first action, end, due)` of every request that was tried, and when it found a free slot.
-    pub(super) dispatched: &'a [((u64, u64, u64), Option<u64>)],
+    /// Every request that was tried, and when it found a free slot.
+    pub(super) dispatched: &'a [(Times, Option<u64>)],
 }
+
+/// First action, end and due of a request that was tried.
+pub(super) type Times = (u64, u64, u64);
 
 /// Index of dispersion planned and on the wire.
 pub(super) type Indices = (f64, Option<f64>);
@@ -77,7 +80,7 @@ impl Course<'_> {
 
     /// Requests without a slot before the schedule was over.
     fn past_end(&self) -> u64 {
-        let late = |((_, _, due), slot): &&((u64, u64, u64), Option<u64>)| {
+        let late = |((_, _, due), slot): &&(Times, Option<u64>)| {
             self.end.is_some_and(|end| *due < end && slot.is_some_and(|slot| slot >= end))
         };
         self.dispatched.iter().filter(late).count() as u64

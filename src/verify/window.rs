@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::arrivals::{self, Course};
+use super::arrivals::{self, Course, Times};
 use super::calibrated;
 use super::client::Samples;
 use super::disclosed;
@@ -392,11 +392,11 @@ impl Recount<'_> {
         self.dispatched().into_iter().filter(|d| d.2).map(late).collect()
     }
 
-    /// `(first action, end, due)` of what was tried, when each found a free slot, and whether it is kept and ok; in order
+    /// What was tried, when each found a free slot, and whether it is kept and ok; in order
     /// of dispatch.
-    fn dispatched(&self) -> Vec<((u64, u64, u64), Option<u64>, bool)> {
+    fn dispatched(&self) -> Vec<(Times, Option<u64>, bool)> {
         let act = |r: &&Row| Some((definitions::first_action(r)?, load::in_flight(r, self.closed)?.1, r.due));
-        let mut order: Vec<((u64, u64, u64), bool)> = Vec::new();
+        let mut order: Vec<(Times, bool)> = Vec::new();
         for row in &self.sent {
             let counts = row.outcome == Outcome::Ok && row.phase == Phase::Measured;
             order.extend(act(row).map(|times| (times, counts)));
