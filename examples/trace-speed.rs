@@ -9,7 +9,9 @@ use tarebench::target::openai::{Api, BodyTemplate, TokenProof};
 use tarebench::trace::captured::Captured;
 use tarebench::trace::intake::Rules;
 use tarebench::trace::replay::Replay;
+use tarebench::workload::cache::Cache;
 use tarebench::workload::gauge::Gauge;
+use tarebench::workload::ids::PromptForm;
 use tarebench::workload::nonce::Nonces;
 use tarebench::workload::prompt::PromptMaker;
 
@@ -28,10 +30,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let captured = Captured::new(file, intake, 1, 0, None)?;
     timed("gone through for lengths and hash", captured.requests, from);
     let from = SystemClock.now();
-    let replay = Replay::new(&captured, 60.0, None)?;
+    let replay = Replay::new(&captured, 60.0, None, None)?;
     timed("gone through for the schedule", captured.requests, from);
     let nonces = Nonces::of_run("trace-speed");
-    let prompts = PromptMaker { seed: 7, window_words: nonces.clone(), nonces, gauge: Gauge::WORD_EACH };
+    let prompts = PromptMaker {
+        seed: 7,
+        window_words: nonces.clone(),
+        nonces,
+        gauge: Gauge::WORD_EACH,
+        tokenizer: None,
+        cache: Cache::Unique,
+        texts_counted: false,
+        form: PromptForm::Text,
+        drop: 0,
+    };
     let body = BodyTemplate {
         api: Api::Chat,
         model: "m".to_owned(),
@@ -45,7 +57,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (from, mut bytes) = (SystemClock.now(), 0);
     for (trace_id, (shape, due)) in (0..).zip(captured.shapes().zip(replay.dues())) {
         let (shape, _) = (shape?, due?);
-        bytes += body.body(&prompts.make(0, trace_id, &shape).prompt, shape.output_tokens).len() as u64;
+        bytes += body.body_of(&prompts.make(0, trace_id, &shape)).len() as u64;
     }
     timed("read again and made into bodies", captured.requests, from);
     println!(
