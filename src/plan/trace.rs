@@ -3,12 +3,12 @@
 use super::{BadPlan, range};
 use crate::cli::{RunArgs, TraceFormat};
 use crate::load_point::Cell;
+use crate::trace;
 use crate::trace::captured::Captured;
 use crate::trace::fault::MOST_TOKENS;
 use crate::trace::format::Format;
 use crate::trace::intake::Rules;
 use crate::trace::replay::Replay;
-use crate::trace::{self};
 use bench_engine::units::Nanos;
 
 /// Most passes of a trace.
@@ -82,7 +82,7 @@ pub(super) fn captured(args: &RunArgs, counts: Counts) -> Result<Option<Captured
         max_output_tokens: args.max_output_tokens,
     };
     let intake = trace::read(path, &rules)?;
-    Ok(Some(Captured::new(path.display().to_string(), intake, passes, counts.drop, counts.kept)?))
+    Ok(Some(Captured::new(trace::name(path), intake, passes, counts.drop, counts.kept)?))
 }
 
 /// A load point for every speed and cap.
