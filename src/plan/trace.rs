@@ -4,12 +4,12 @@ use super::{BadPlan, range};
 use crate::cli::{RunArgs, TraceFormat};
 use crate::load_point::Cell;
 use crate::shard::Shard;
+use crate::trace;
 use crate::trace::captured::Captured;
 use crate::trace::fault::MOST_TOKENS;
 use crate::trace::format::Format;
 use crate::trace::intake::Rules;
 use crate::trace::replay::Replay;
-use crate::trace::{self};
 use crate::workload::check_scale;
 use bench_engine::units::Nanos;
 
@@ -79,7 +79,7 @@ pub(super) fn captured(args: &RunArgs, drop: u64, kept: Option<u64>) -> Result<O
         max_output_tokens: args.max_output_tokens,
     };
     let intake = trace::read(path, &rules)?;
-    Ok(Some(Captured::new(path.display().to_string(), intake, passes, drop, kept)?))
+    Ok(Some(Captured::new(trace::name(path), intake, passes, drop, kept)?))
 }
 
 /// A load point for every speed and cap.

@@ -29,7 +29,7 @@ pub struct Captured {
     pub requests: u64,
     /// From the first arrival to the first of the next pass, in ns of the trace's own time; None: there is one pass.
     pub period_ns: Option<u64>,
-    /// As typed; `-` is standard input.
+    /// Where it was read from.
     #[serde(skip)]
     pub file: String,
     /// How its format was known.
@@ -210,6 +210,12 @@ impl Captured {
             if !reasons.is_empty() {
                 words.push(format!("{what}: {}", counted(reasons)));
             }
+        }
+        if facts.at_same_time > 0 {
+            words.push(format!(
+                "{} of its arrivals come at the same time as the one before: bursts as the trace has them",
+                facts.at_same_time
+            ));
         }
         if facts.format == super::format::Format::Bailian {
             words.push("chat_id, parent_chat_id and turn are not used: each row is a request of its own".to_owned());

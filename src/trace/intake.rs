@@ -92,6 +92,8 @@ pub struct Facts {
     pub last_s: String,
     /// From the first kept row to the last, in ns.
     pub span_ns: u64,
+    /// Kept rows with the time of the kept row before: coarse times make bursts.
+    pub at_same_time: u64,
     /// Tokens of a block of `hash_ids`; None: there are none.
     pub block_tokens: Option<u64>,
     /// The same as it is asked for: multiplied by the length scale, rounded up.
@@ -129,7 +131,7 @@ pub fn take_in(file: &str, reader: impl Read, rules: &Rules, spool: Writer) -> R
     let (books, known, spool) = read.map_err(|fault| fault.of(file))?;
     let spool = spool.finish().map_err(|e| unspooled(&e).of(file))?;
     let (sha256, bytes) = (hex(&digesting.hash.finalize()), digesting.bytes);
-    let Books { rows, kept, dropped, clamped, first_ns, last, span_ns, prompts, .. } = books;
+    let Books { rows, kept, dropped, clamped, first_ns, last, span_ns, at_same_time, prompts, .. } = books;
     let block_tokens = block(known.format, rules).filter(|_| prompts.contains_key("blocks"));
     let facts = Facts {
         sha256,
@@ -142,6 +144,7 @@ pub fn take_in(file: &str, reader: impl Read, rules: &Rules, spool: Writer) -> R
         first_s: in_seconds(first_ns.unwrap_or_default()),
         last_s: in_seconds(last.map(|(_, at)| at).unwrap_or_default()),
         span_ns,
+        at_same_time,
         block_tokens,
         asked_block_tokens: block_tokens.map(|n| asked_block(n, rules.length_scale)),
         from_ns: rules.from_ns,
@@ -216,6 +219,7 @@ struct Books {
     /// Of the first kept row.
     origin_ns: Option<u64>,
     span_ns: u64,
+    at_same_time: u64,
     classes: BTreeSet<String>,
     prompts: BTreeMap<&'static str, u64>,
 }
@@ -263,6 +267,7 @@ impl Books {
                 return Err(at(Fault::Classes(MOST_CLASSES)));
             }
         }
+        self.at_same_time += u64::from(self.kept > 0 && record.at_ns == self.span_ns);
         self.span_ns = record.at_ns;
         self.kept += 1;
         spool.put(&record).map_err(|e| unspooled(&e))

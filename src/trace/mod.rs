@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// The first thing that is wrong with it, by file and line.
 pub fn read(path: &Path, rules: &Rules) -> Result<Intake, BadTrace> {
-    let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
+    let name = name(path);
     let unreadable = |error: &io::Error| AtLine::whole(Fault::Unreadable(error.to_string())).of(&name);
     if path != Path::new("-") && path.is_dir() {
         return Err(AtLine::whole(Fault::Directory).of(&name));
@@ -37,6 +37,11 @@ pub fn read(path: &Path, rules: &Rules) -> Result<Intake, BadTrace> {
     }
     let file = File::open(path).map_err(|error| unreadable(&error))?;
     intake::take_in(&name, file, rules, spool)
+}
+
+/// What a trace is called in words.
+pub fn name(path: &Path) -> String {
+    if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
 }
 
 /// An unnamed file in TMPDIR; where that is not set in /var/tmp, which is a disk where /tmp may be memory.

@@ -114,6 +114,7 @@ fn a_clip_takes_its_part_and_neighbouring_clips_share_nothing() {
     assert_eq!(asked(&clip(0, Some(2))), [(0, 1, 1), (1_000_000_000, 2, 1)]);
     let rest = clip(2, None);
     assert_eq!(asked(&rest), [(0, 3, 1), (0, 4, 1), (1_000_000_000, 5, 1)]);
+    assert_eq!(rest.facts.at_same_time, 1);
     assert_eq!(rest.facts.dropped.iter().collect::<Vec<_>>(), [(&"before --trace-from", &2)]);
     let late = Rules { from_ns: u64::MAX / 2, ..Rules::default() };
     let words = said(text.as_bytes(), &late);
