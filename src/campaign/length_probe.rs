@@ -200,6 +200,9 @@ impl Lengths {
         let begin = if tokenizer.is_some() { "         " } else { "tokens   " };
         let unit = if tokenizer.is_some() { "for each of its tokens" } else { "a word" };
         match &self.source {
+            Source::NotAsked(NotAsked::NoWords) if tokenizer.is_none() => {
+                lines.push(format!("{begin}nothing is asked first ({})", NotAsked::NoWords));
+            }
             Source::NotAsked(reason) => {
                 let words = match tokenizer {
                     Some(_) => "no template is taken off",

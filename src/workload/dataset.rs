@@ -48,7 +48,7 @@ impl Entry {
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Conversations, see [`sharegpt`].
+    /// Conversations as ShareGPT has them.
     ShareGpt,
     /// Prompts or bodies, see [`jsonl`].
     Jsonl(Wanted),
