@@ -171,7 +171,11 @@ fn remarks(plan: &Plan, voice: &Voice) {
 fn first_words(plan: &Plan) -> String {
     match plan.workload.lengths.captured() {
         Some(captured) if captured.shares_prefixes() => {
-            "prompts share what the trace shares, after one word of the window".to_owned()
+            let counted = match plan.tokenizer {
+                Some(_) => "; of blocks, whose length goes by tokens a word and is not counted prompt by prompt",
+                None => "",
+            };
+            format!("prompts share what the trace shares, after one word of the window{counted}")
         }
         _ => plan.workload.cache.words(),
     }

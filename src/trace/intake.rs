@@ -32,6 +32,8 @@ const NO_PROMPT: &str = "prompt length 0 becomes 1";
 const LONG_PROMPT: &str = "prompt longer than --max-input-tokens";
 const LONG_OUTPUT: &str = "output longer than --max-output-tokens";
 const SPARE_HASHES: &str = "more hash_ids than its prompt has blocks";
+const FEW_HASHES: &str =
+    "fewer hash_ids than its prompt has whole blocks (is --hash-block right?): the rest is text of its own";
 
 /// What is done with every row.
 #[derive(Clone, Debug, PartialEq)]
@@ -296,6 +298,9 @@ impl Books {
                 let block = block.unwrap_or(1);
                 if ids.len() as u64 > captured.max(1).div_ceil(block) {
                     clamped(SPARE_HASHES);
+                }
+                if (ids.len() as u64) < captured / block {
+                    clamped(FEW_HASHES);
                 }
                 let asked = prompt_tokens.div_ceil(asked_block(block, rules.length_scale));
                 ids.truncate(usize::try_from(asked).unwrap_or(usize::MAX));

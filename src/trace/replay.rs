@@ -21,7 +21,7 @@ const MOST_READY: usize = 8192;
 pub struct Replay {
     /// Seconds of the trace that pass in one second.
     pub time_scale: f64,
-    /// Mean arrivals per s at this host, from the first to the last; None: all at once.
+    /// Mean arrivals per s from the first to the last of the whole schedule, over the number of hosts; None: all at once.
     pub rate: Option<f64>,
     /// `captured`.
     pub arrivals: &'static str,
@@ -59,15 +59,15 @@ impl Replay {
         let (mut hash, mut last) = (Sha256::new(), Nanos::ZERO);
         let (mut second, mut in_second, mut peak_per_s) = (0, 0, 0);
         let mut requests = 0_u64;
-        let mut first = None;
+        let mut end = Nanos::ZERO;
         for (trace_id, at) in (0..).zip(captured.times()) {
             let due = due(at?, time_scale);
             hash.update(format!("{}\n", due.ns()));
+            end = due;
             if shard.is_some_and(|shard| !shard.sends(trace_id)) {
                 continue;
             }
             (requests, last) = (requests + 1, due);
-            first.get_or_insert(due);
             let its = last.ns() / 1_000_000_000;
             in_second = if its == second { in_second + 1 } else { 1 };
             second = its;
@@ -78,10 +78,10 @@ impl Replay {
         let concurrency = cap.or(default_cap.then_some(DEFAULT_SLOTS));
         let slots = concurrency.unwrap_or(all).min(all);
         let last_due_s = last.secs_f64();
-        let span = first.map(|first: Nanos| last_due_s - first.secs_f64());
+        let hosts = shard.map_or(1.0, |shard| f64::from(shard.of));
         Ok(Replay {
             time_scale,
-            rate: span.filter(|span| *span > 0.0).map(|span| (requests - 1) as f64 / span),
+            rate: (end > Nanos::ZERO).then(|| (captured.requests - 1) as f64 / end.secs_f64() / hosts),
             arrivals: "captured",
             peak_per_s,
             concurrency,

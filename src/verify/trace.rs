@@ -33,7 +33,9 @@ struct Window {
     reader: BufReader<File>,
     /// Lines read.
     read: u64,
-    /// By trace id: read, and without a row so far.
+    /// Where several hosts share the trace, the remainder of the ids that this one sends, and of how many.
+    shard: Option<(u64, u64)>,
+    /// By trace id: read, sent from here, and without a row so far.
     pending: BTreeMap<u64, Asked>,
     dues: Sha256,
     shapes: Sha256,
@@ -64,10 +66,12 @@ impl<'a> Replayed<'a> {
         }
         let Some(window) = &mut self.window else { return Ok(()) };
         let opened = number(&self.windows[window.place], "opened");
-        let asked = window.of(row.trace_id)?.ok_or_else(|| Difference::Broken {
-            file: "requests.jsonl",
-            line,
-            text: format!("{FILE} has no line for trace id {}, or the id has a row already", row.trace_id),
+        let broken = |text| Difference::Broken { file: "requests.jsonl", line, text };
+        if !window.is_mine(row.trace_id) {
+            return Err(broken(format!("trace id {} belongs to another shard", row.trace_id)));
+        }
+        let asked = window.of(row.trace_id)?.ok_or_else(|| {
+            broken(format!("{FILE} has no line for trace id {}, or the id has a row already", row.trace_id))
         })?;
         let numbers = [
             ("due", row.due, opened.saturating_add(asked.due)),
@@ -97,9 +101,12 @@ impl<'a> Replayed<'a> {
         let cell = &self.plan["cells"][key.0 as usize];
         let time_scale = cell["time_scale"].as_f64().filter(|scale| *scale > 0.0).unwrap_or(1.0);
         let reader = BufReader::with_capacity(1 << 18, File::open(&self.path).map_err(|e| unreadable(&e))?);
+        let shard = &self.plan["shard"];
+        let shard = shard["index"].as_u64().zip(shard["of"].as_u64());
+        let shard = shard.map(|(index, of)| (index.saturating_sub(1), of.max(1)));
         let pending = BTreeMap::new();
         let (dues, shapes) = (Sha256::new(), Sha256::new());
-        Ok(Some(Window { key, place, time_scale, reader, read: 0, pending, dues, shapes }))
+        Ok(Some(Window { key, place, time_scale, reader, read: 0, shard, pending, dues, shapes }))
     }
 
     /// No more rows of the window: what is left of the file, and its hashes.
@@ -109,7 +116,7 @@ impl<'a> Replayed<'a> {
         let cut_short = line["interrupted"] == true;
         let mut last_missing = window.pending.keys().next().copied();
         while let Some((id, _)) = window.next()? {
-            last_missing = last_missing.or(Some(id));
+            last_missing = last_missing.or(Some(id).filter(|id| window.is_mine(*id)));
         }
         let place = window.place + 1;
         let differs = |field: &str, stored: &str, recomputed: &str| Difference::Value {
@@ -138,11 +145,17 @@ impl<'a> Replayed<'a> {
 }
 
 impl Window {
+    fn is_mine(&self, id: u64) -> bool {
+        self.shard.is_none_or(|(rest, of)| id % of == rest)
+    }
+
     /// What request `id` was to be, once.
     fn of(&mut self, id: u64) -> Result<Option<Asked>, Difference> {
         while self.read <= id {
             let Some((at, asked)) = self.next()? else { return Ok(None) };
-            self.pending.insert(at, asked);
+            if self.is_mine(at) {
+                self.pending.insert(at, asked);
+            }
         }
         Ok(self.pending.remove(&id))
     }

@@ -236,3 +236,43 @@ fn bad_traces_end_the_run_before_any_request() {
         alone.err
     );
 }
+
+#[test]
+fn shards_of_a_trace_are_the_whole_trace_and_each_verifies() {
+    let row =
+        |ms: u64| format!("{{\"timestamp\":{ms},\"input_length\":90,\"output_length\":2,\"hash_ids\":[{}]}}\n", ms % 3);
+    let trace: String = (0..11).map(|i| row(i * 20)).collect();
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), trace).expect("written");
+    let path = file.path().to_str().expect("UTF-8");
+    let common = ["run", "--trace", path, "--trace-format", "mooncake", "--drop", "2", "--windows", "1"];
+    let run = |more: &[&str]| {
+        let place = Place::new();
+        let done = tarebench(&[&common[..], &["--out", place.out()], more].concat());
+        place.assert_carried_out(&done);
+        place.assert_verifies();
+        place
+    };
+    let of = |place: &Place| {
+        let (rows, opened) = (place.rows(), place.json("windows.jsonl")["opened"].as_u64().expect("a time"));
+        let sent = rows.iter().map(|r| (r.trace_id, r.due - opened, r.prompt_sha256.clone(), r.class.clone()));
+        sent.collect::<Vec<_>>()
+    };
+    let whole: Vec<(u64, u64)> = {
+        let mut whole: Vec<_> = of(&run(&[])).into_iter().map(|(id, due, ..)| (id, due)).collect();
+        whole.sort_unstable();
+        whole
+    };
+    let shards: Vec<Place> = ["1/3", "2/3", "3/3"].map(|shard| run(&["--shard", shard])).into();
+    let mut parts: Vec<_> = shards.iter().flat_map(of).collect();
+    parts.sort_unstable();
+    assert_eq!(parts.iter().map(|(id, due, ..)| (*id, *due)).collect::<Vec<_>>(), whole);
+    // hosts that know nothing of each other's run make one text of one block
+    assert!(parts.iter().all(|(id, _, text, _)| *text == parts[(*id % 3) as usize].2));
+    let rate = |place: &Place| place.json("plan.json")["cells"][0]["rate"].as_f64().expect("a rate");
+    assert!((shards.iter().map(rate).sum::<f64>() - 50.0).abs() < 1e-9, "together they have the rate of the trace");
+    // a row that another host should have sent
+    let text = std::fs::read_to_string(shards[0].dir.join("plan.json")).expect("plan.json");
+    std::fs::write(shards[0].dir.join("plan.json"), text.replacen("\"index\": 1", "\"index\": 2", 1)).expect("written");
+    assert_eq!(shards[0].verify().code, Some(1));
+}
