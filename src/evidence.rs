@@ -1,14 +1,14 @@
 //! A run's rows held against the log of the mock that served it.
 
-use crate::rundir::chain::Chain;
 use crate::rundir::row::{Chunk, Outcome, Row};
+use crate::rundir::rows::each_row;
 use anyhow::{Context, bail};
 use calibration::closure::{Closure, Joiner, Observed, ObservedToken};
 use calibration::truth::{Summary, read_truth};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::BufReader;
 use std::path::Path;
 
 /// How far net may be from the truth and still be trusted, ns. It holds the way of the bytes from the mock's transmit
@@ -233,23 +233,6 @@ fn observed(row: &Row) -> Option<Observed> {
             .map(|c| ObservedToken { seen: c.0, arrived: c.1, arrived_lo: c.2, read_no: c.4 })
             .collect(),
     })
-}
-
-/// Hands on every row of a chained file. A last line without its end was being written when the run was ended.
-pub(crate) fn each_row(path: &Path, mut take: impl FnMut(Row)) -> anyhow::Result<()> {
-    let mut reader = BufReader::with_capacity(1 << 20, File::open(path).with_context(|| path.display().to_string())?);
-    let (mut line, mut number, mut chain) = (String::new(), 0, Chain::default());
-    loop {
-        line.clear();
-        number += 1;
-        if reader.read_line(&mut line)? == 0 || !line.ends_with('\n') {
-            return Ok(());
-        }
-        let Some(plain) = chain.open(line.trim_end_matches('\n')) else {
-            bail!("{}:{number}: its h does not continue the chain: a line was changed", path.display());
-        };
-        take(serde_json::from_str(&plain).with_context(|| format!("{}:{number}", path.display()))?);
-    }
 }
 
 #[cfg(test)]

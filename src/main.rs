@@ -1,6 +1,8 @@
 //! The binary: words in, exit status out.
 #![forbid(unsafe_code)]
 
+mod commands;
+
 use anyhow::Context;
 use bench_engine::clock::SystemClock;
 use bench_engine::io::capabilities::{capabilities, choose};
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Command::Ledger(args) => ledger(&args),
         Command::Report(args) => report_dir(&args),
         Command::Disclose(args) => disclose(&args),
+        Command::Export(args) => commands::export::export(&args),
     };
     match done {
         Ok(0) if OUTPUT_LOST.load(Ordering::Relaxed) => ExitCode::from(FAILED),

@@ -9,6 +9,7 @@ mod curves;
 pub mod disclosure;
 mod fitness;
 mod goals;
+pub mod html;
 pub mod import;
 pub mod interleaved;
 mod intervals;

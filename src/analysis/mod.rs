@@ -2,6 +2,7 @@
 
 pub mod comparison;
 pub mod definitions;
+pub mod exhibits;
 pub mod percentiles;
 #[cfg(test)]
 pub(crate) mod specimen;

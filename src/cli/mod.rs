@@ -1,8 +1,10 @@
 //! The command line: flags by purpose, one struct a subcommand. A flag of `run` can also stand in a TOML
 //! file; flags win.
 
+pub mod export;
 mod run;
 
+pub use export::ExportArgs;
 pub use run::{Arm, Connection, Form, InterleaveOrder, Profile, Proof, RunArgs, Stamps, Switch, TraceFormat};
 
 use crate::analysis::comparison::metric::Metric;
@@ -66,6 +68,9 @@ pub enum Command {
     /// Print the fifteen boxes of a run: what a reader needs before believing it
     #[command(after_help = DISCLOSE_EXAMPLES)]
     Disclose(DiscloseArgs),
+    /// Write a run in the files of other tools, each figure recomputed as that tool defines it
+    #[command(after_help = export::EXAMPLES)]
+    Export(ExportArgs),
 }
 
 const RUN_EXAMPLES: &str = "Examples:

@@ -6,6 +6,7 @@ pub mod digest;
 pub mod disclosed;
 pub mod health;
 pub mod row;
+pub mod rows;
 pub mod run_json;
 pub mod scrape;
 pub mod trace;

@@ -1,0 +1,3 @@
+//! The subcommands that turn what was measured into something else.
+
+pub mod export;
