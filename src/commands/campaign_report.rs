@@ -1,0 +1,25 @@
+//! A campaign as a terminal shows it.
+
+use std::io::IsTerminal;
+use tarebench::disclosure::boxes::Boxes;
+use tarebench::evidence::Evidence;
+use tarebench::report;
+use tarebench::rundir::run_json::RunJson;
+
+/// A campaign as a terminal shows it: its tables, what a mock's log says of them, and the boxes.
+pub fn on_terminal(run: &RunJson, boxes: &Boxes, truth: Option<&Evidence>, canary: Option<&Evidence>) -> String {
+    let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let width = report::terminal::WIDEST;
+    let mut text = match boxes.refusal() {
+        None => report::terminal::render(run, width, color),
+        Some(refusal) => report::terminal::refused(run, &refusal, width, color),
+    };
+    if let Some(evidence) = truth {
+        text.push_str(&report::calibration::truth("truth", "the mock's own log", &evidence.closure));
+    }
+    if let Some(canary) = canary {
+        text.push_str(&report::calibration::truth("canary", "beside the load, in no figure above", &canary.closure));
+    }
+    text.push_str(&report::card::terminal(boxes, width, color));
+    text
+}
