@@ -1,5 +1,17 @@
 //! What the same stream is called in each tool: definitions side by side, with the figures they give for one window.
 
+use std::path::Path;
+
+use crate::rundir::run_json::RunJson;
+
+/// The terms of a run directory; None where no window has any.
+///
+/// # Errors
+/// A file that cannot be read, or a line of it that is not what it must be.
+pub fn of_directory(_dir: &Path, _run: &RunJson) -> anyhow::Result<Option<Terms>> {
+    Ok(None)
+}
+
 /// The terms for one window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Terms {
