@@ -91,6 +91,7 @@ fn status(ended: &Ended) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tarebench::disclosure::boxes::Boxes;
     use serde_json::json;
 
     #[test]
