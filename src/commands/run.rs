@@ -91,8 +91,8 @@ fn status(ended: &Ended) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tarebench::disclosure::boxes::Boxes;
     use serde_json::json;
+    use tarebench::disclosure::boxes::Boxes;
 
     #[test]
     fn the_exit_status_says_how_it_ended() {
