@@ -26,6 +26,8 @@ fn main() -> ExitCode {
         Command::Report(args) => commands::report::report(&args),
         Command::Disclose(args) => commands::report::disclose(&args),
         Command::Export(args) => commands::export::export(&args),
+        Command::Completions(args) => commands::shell::completions(&args),
+        Command::Man(args) => commands::shell::man(&args),
     };
     match done {
         Ok(0) if commands::console::output_lost() => ExitCode::from(FAILED),

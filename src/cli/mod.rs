@@ -8,6 +8,7 @@ mod import;
 mod mock;
 mod report;
 mod run;
+mod shell;
 
 pub use calibrate::CalibrateArgs;
 pub use compare::{CompareArgs, Margin};
@@ -16,6 +17,7 @@ pub use import::{ImportArgs, TimeUnit};
 pub use mock::{MockArgs, MockUsage};
 pub use report::{DiscloseArgs, ReportArgs, ReportFormat};
 pub use run::{Arm, Connection, Form, InterleaveOrder, Profile, Proof, RunArgs, Stamps, Switch, TraceFormat};
+pub use shell::{CompletionsArgs, ManArgs};
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand};
@@ -78,6 +80,12 @@ pub enum Command {
     /// Write a run in the files of other tools, each figure recomputed as that tool defines it
     #[command(after_help = export::EXAMPLES)]
     Export(ExportArgs),
+    /// Print a script that completes commands and flags in a shell
+    #[command(after_help = shell::COMPLETIONS_EXAMPLES)]
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write one for each command
+    #[command(after_help = shell::MAN_EXAMPLES)]
+    Man(ManArgs),
 }
 
 const RUN_EXAMPLES: &str = "Examples:

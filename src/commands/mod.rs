@@ -12,4 +12,5 @@ pub mod mock;
 pub mod probe;
 pub mod report;
 pub mod run;
+pub mod shell;
 pub mod verify;

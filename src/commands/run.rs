@@ -92,6 +92,7 @@ fn status(ended: &Ended) -> u8 {
 mod tests {
     use super::*;
     use serde_json::json;
+    use tarebench::disclosure::boxes::Boxes;
 
     #[test]
     fn the_exit_status_says_how_it_ended() {

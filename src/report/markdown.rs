@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::analysis::definitions::rules::GateState;
 use crate::disclosure::directory::{Disclosed, NotDisclosed};
+use crate::lettering::legible;
 use crate::report::quantity::{between, count, fraction, percent, percentile, rate};
 use crate::report::{arrivals, card, curves, fitness, goals, intervals, lengths, overview, server, steady, terminal};
 use crate::rundir::row::Outcome;
@@ -76,7 +77,7 @@ fn overview_table(md: &mut String, run: &RunJson) {
     }
     push(md, &format!("| {} |", overview::COLUMNS.join(" | ")));
     push(md, &format!("|---|{}", "--:|".repeat(overview::COLUMNS.len() - 1)));
-    rows.iter().for_each(|row| push(md, &format!("| {} |", row.join(" | "))));
+    rows.iter().for_each(|row| push(md, &format!("| {} |", row.each_ref().map(|c| cell_text(c)).join(" | "))));
     push(md, &format!("\n{}.\n", overview::clock(run)));
 }
 
@@ -85,14 +86,14 @@ fn section_refused(md: &mut String, run: &RunJson, refusal: &str) {
     push(md, &format!("## No report\n\n**{}**\n", cell_text(refusal)));
     for cell in &run.cells {
         for window in &cell.windows {
-            push(md, &format!("### {}, window {}\n", terminal::load(&cell.load), window.window));
+            push(md, &format!("### {}, window {}\n", cell_text(&terminal::load(&cell.load)), window.window));
             counts(md, window);
         }
     }
 }
 
 fn section_cell(md: &mut String, cell: &Cell) {
-    push(md, &format!("## Load {}: {}\n", cell.cell, terminal::load(&cell.load)));
+    push(md, &format!("## Load {}: {}\n", cell.cell, cell_text(&terminal::load(&cell.load))));
     for window in &cell.windows {
         section_window(md, window);
     }
@@ -425,8 +426,8 @@ fn files(md: &mut String, disclosed: &Disclosed) {
 
 /// What a server or a file wrote must not break a table or become markup.
 pub(super) fn cell_text(text: &str) -> String {
-    let text = text.replace(['\n', '\r'], " ").replace(char::is_control, "?");
-    text.replace('|', "\\|").replace('<', "&lt;").replace('`', "'")
+    let text = text.replace(['\n', '\r'], " ");
+    legible(&text).replace('|', "\\|").replace('<', "&lt;").replace('`', "'")
 }
 
 fn push(md: &mut String, line: &str) {

@@ -17,6 +17,8 @@ mod live;
 mod mock_command;
 mod open_loop;
 mod replay;
+mod schemas;
+mod screens;
 mod server_facts;
 mod without_uring;
 mod workloads;

@@ -3,6 +3,7 @@
 //! The limits of the gates come from the project's measurement rules: the seed's protocol (CPU 0.7), queueing theory
 //! (burst drain, busy fraction), and the rule that a client's share must stay below a tenth of what it measures.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A net interval wider than both: both ends are printed. Share of the high end, and ns.
@@ -52,7 +53,7 @@ impl Limit {
 }
 
 /// What a gate says of a window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GateState {
     /// Within its limits.
