@@ -386,7 +386,7 @@ fn the_verifier_shares_no_code_with_the_writer() {
         "crate::goals",
         "crate::rundir::row",
         "crate::rundir::chain",
-        "crate::report::markdown",
+        "crate::report::{html, markdown}",
     ];
     for line in files.iter().flat_map(|text| text.lines()).filter(|l| l.contains("crate::")) {
         assert!(allowed.iter().any(|module| line.contains(module)), "{line}");
