@@ -3,7 +3,7 @@
 //! cargo run --release --example many-events -- DIR
 //! cargo run --release --example report-speed -- DIR
 
-use nix::time::{ClockId, clock_gettime};
+use nix::sys::resource::{UsageWho, getrusage};
 use std::path::Path;
 use tarebench::analysis::exhibits::Exhibits;
 use tarebench::disclosure::directory::Disclosed;
@@ -43,8 +43,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// CPU time of this process so far, in s.
+/// CPU time of this process so far, user and system, in s.
 fn used() -> Result<f64, nix::Error> {
-    let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)?;
-    Ok(time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9)
+    let usage = getrusage(UsageWho::RUSAGE_SELF)?;
+    let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }
