@@ -19,5 +19,6 @@ mod overview;
 pub mod picture;
 pub mod quantity;
 mod server;
+pub mod side_by_side;
 mod steady;
 pub mod terminal;
