@@ -182,6 +182,13 @@ pub fn width(lo_ms: f64, hi_ms: f64) -> Width {
     }
 }
 
+/// Share of a time that the hypervisor gave to others, both in ns; None over no time. Steal comes in ticks: over a short
+/// time one of them may be there by rounding alone.
+pub fn steal_share(stolen: u64, wall: u64) -> Option<f64> {
+    let rounding = if wall < STEAL_SPAN_NS { STEAL_TICK_NS } else { 0 };
+    super::share(stolen.saturating_sub(rounding), wall)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

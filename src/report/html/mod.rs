@@ -1,5 +1,9 @@
 //! `report.html`: one file that needs nothing else, in light and dark, on paper, and without a script.
 
+mod directory;
+
+pub use directory::of_directory;
+
 use crate::analysis::exhibits::Exhibits;
 use crate::disclosure::directory::Disclosed;
 use crate::export::terms::Terms;
