@@ -20,5 +20,6 @@ mod overview;
 pub mod picture;
 pub mod quantity;
 mod server;
+pub mod side_by_side;
 mod steady;
 pub mod terminal;

@@ -71,7 +71,7 @@ pub enum Command {
     /// Every campaign that was ever started beside a ledger, how each ended, and whether a line is missing
     #[command(after_help = LEDGER_EXAMPLES)]
     Ledger(LedgerArgs),
-    /// Print the report of a run again, from its files
+    /// Print the report of a run again, from its files, or those of several runs side by side
     #[command(after_help = report::EXAMPLES)]
     Report(ReportArgs),
     /// Print the fifteen boxes of a run: what a reader needs before believing it
@@ -243,6 +243,9 @@ pub struct VerifyArgs {
     /// Run directory
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
+    /// Print {"verified": true, ..} or {"verified": false, "difference": ..}, and nothing else
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Flags of `ledger`.

@@ -1,16 +1,31 @@
 //! A campaign as a terminal shows it.
 
-use std::io::IsTerminal;
 use tarebench::disclosure::boxes::Boxes;
 use tarebench::evidence::Evidence;
 use tarebench::report;
 use tarebench::rundir::run_json::RunJson;
 
+/// How much of each window is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// What a reader must know.
+    Short,
+    /// Every figure that has a place on a screen.
+    Details,
+}
+
 /// A campaign as a terminal shows it: its tables, what a mock's log says of them, and the boxes.
-pub fn on_terminal(run: &RunJson, boxes: &Boxes, truth: Option<&Evidence>, canary: Option<&Evidence>) -> String {
-    let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+pub fn on_terminal(
+    run: &RunJson,
+    boxes: &Boxes,
+    truth: Option<&Evidence>,
+    canary: Option<&Evidence>,
+    depth: Depth,
+    color: bool,
+) -> String {
     let width = report::terminal::WIDEST;
     let mut text = match boxes.refusal() {
+        None if depth == Depth::Short => report::terminal::summary(run, width, color),
         None => report::terminal::render(run, width, color),
         Some(refusal) => report::terminal::refused(run, &refusal, width, color),
     };

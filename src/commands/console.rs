@@ -1,7 +1,7 @@
 //! What every command shares with its terminal: standard output, signals, words about wrong usage.
 
 use crate::{INTERRUPTED, USAGE};
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -33,6 +33,20 @@ fn ignores_hang_up() -> bool {
         .is_some_and(|m| m & (1 << (signal_hook::consts::SIGHUP - 1)) != 0)
 }
 
+/// Whether standard output gets colours: on a terminal, unless NO_COLOR is set to anything (<https://no-color.org>) or the
+/// terminal is a dumb one; elsewhere where CLICOLOR_FORCE is set to anything but 0.
+pub fn color() -> bool {
+    wants_color(std::io::stdout().is_terminal(), |name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+}
+
+fn wants_color(is_terminal: bool, variable: impl Fn(&str) -> Option<String>) -> bool {
+    match (variable("NO_COLOR"), variable("CLICOLOR_FORCE")) {
+        (Some(_), _) => false,
+        (None, Some(force)) if force != "0" => true,
+        _ => is_terminal && variable("TERM").is_none_or(|term| term != "dumb"),
+    }
+}
+
 /// Something that was to stand on standard output does not.
 static OUTPUT_LOST: AtomicBool = AtomicBool::new(false);
 
@@ -49,5 +63,21 @@ pub fn tell(text: &str) {
     {
         OUTPUT_LOST.store(true, Ordering::Relaxed);
         eprintln!("error: standard output cannot be written: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_for_terminals_and_those_who_ask() {
+        let asked = |is_terminal, set: &[(&str, &str)]| {
+            wants_color(is_terminal, |name| set.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
+        };
+        assert_eq!((asked(true, &[]), asked(false, &[])), (true, false));
+        assert!(!asked(true, &[("NO_COLOR", "1")]) && !asked(true, &[("NO_COLOR", "0"), ("CLICOLOR_FORCE", "1")]));
+        assert!(asked(false, &[("CLICOLOR_FORCE", "1")]) && !asked(false, &[("CLICOLOR_FORCE", "0")]));
+        assert!(!asked(true, &[("TERM", "dumb")]) && asked(true, &[("TERM", "xterm")]));
     }
 }

@@ -1,7 +1,7 @@
 //! `tarebench run`.
 
-use crate::commands::campaign_report;
-use crate::commands::console::{stop_on_signals, tell, usage};
+use crate::commands::campaign_report::{Depth, on_terminal};
+use crate::commands::console::{color, stop_on_signals, tell, usage};
 use crate::{INTERRUPTED, INVALID};
 use std::sync::atomic::Ordering;
 use tarebench::campaign::{self, Ended, Voice};
@@ -67,8 +67,14 @@ fn print_report(plan: &Plan, ended: &Ended) -> anyhow::Result<()> {
     } else if plan.output.quiet {
         return Ok(());
     } else {
-        let mut text =
-            campaign_report::on_terminal(&ended.run, &ended.boxes, ended.evidence.as_ref(), ended.canary.as_ref());
+        let mut text = on_terminal(
+            &ended.run,
+            &ended.boxes,
+            ended.evidence.as_ref(),
+            ended.canary.as_ref(),
+            Depth::Short,
+            color(),
+        );
         text.push_str(&format!(
             "\n{0}: run.json, boxes.json, report.md, report.html, requests.jsonl; rebuild with: tarebench verify {0}\n",
             ended.dir.display()
