@@ -274,7 +274,7 @@ fn print_report(plan: &Plan, ended: &Ended) -> anyhow::Result<()> {
     } else {
         let mut text = on_terminal(&ended.run, &ended.boxes, ended.evidence.as_ref(), ended.canary.as_ref());
         text.push_str(&format!(
-            "\n{0}: run.json, boxes.json, report.md, requests.jsonl; rebuild with: tarebench verify {0}\n",
+            "\n{0}: run.json, boxes.json, report.md, report.html, requests.jsonl; rebuild with: tarebench verify {0}\n",
             ended.dir.display()
         ));
         text
