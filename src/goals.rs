@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -9,7 +10,7 @@ use thiserror::Error;
 pub const SHARE: f64 = 0.99;
 
 /// Goals of a campaign, as they stand in the plan.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Goals {
     /// Each request's, by metric, in ms: the request meets them when it is ok and no figure is above its limit.
@@ -21,7 +22,7 @@ pub struct Goals {
 }
 
 /// A figure of one request. In open loop ttft, ttfo and e2e are counted from due, else gross; the others are gross.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RequestMetric {
     /// Time to first token.
@@ -60,7 +61,7 @@ impl RequestMetric {
 }
 
 /// A figure of one window.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(into = "String", try_from = "String")]
 pub enum WindowFigure {
     /// A percentile of a request's metric or of its gaps, in ms: at most.

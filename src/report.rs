@@ -1,6 +1,7 @@
 //! What people read. Reports are functions of files.
 
 mod arrivals;
+mod axis;
 pub mod calibration;
 pub mod campaigns;
 pub mod card;
@@ -19,5 +20,6 @@ mod overview;
 pub mod picture;
 pub mod quantity;
 mod server;
+pub mod side_by_side;
 mod steady;
 pub mod terminal;

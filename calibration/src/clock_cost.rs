@@ -7,12 +7,13 @@
 use crate::spread::quantile_us;
 use bench_engine::clock::{Clock, SystemClock};
 use bench_engine::cpu::{self, PinError};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What was found out about the clock.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockCost {
     /// What a reading costs, ns: [`Reads::mean_ns`].
     pub read_ns: Option<f64>,
@@ -25,7 +26,7 @@ pub struct ClockCost {
 }
 
 /// Back-to-back reads of the clock on one core.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reads {
     /// Reads.
     pub n: u64,
@@ -49,7 +50,7 @@ pub struct Reads {
 ///
 /// A stamp on the first core, one on the other in answer to it, one on the first in answer to that: the one between
 /// lies between, so each exchange bounds the offset on either side, and all of them together by their intersection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Agreement {
     /// The first core.
     pub core: usize,

@@ -11,6 +11,7 @@
 
 use crate::spread::{Errors, Spread};
 use crate::truth::TruthRow;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -46,7 +47,7 @@ pub struct ObservedToken {
 }
 
 /// How far the client was from the truth over one step of load. Errors are client - truth.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Closure {
     /// Requests the client observed.
     pub requests: u64,
@@ -85,7 +86,7 @@ pub struct Closure {
 }
 
 /// Requests and gaps whose truth is by the mock's own readings, for want of kernel stamps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TruthFromUser {
     /// Requests whose first token event has no transmit stamp: `written` stands for it, a little late.
     pub first_token: u64,
@@ -96,7 +97,7 @@ pub struct TruthFromUser {
 }
 
 /// Errors of the two ways to state a figure.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorPair {
     /// By the harness clock: everything of the client's is in it.
     pub gross_err_us: Errors,
@@ -105,7 +106,7 @@ pub struct ErrorPair {
 }
 
 /// The client's own share, in us.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tare {
     /// wire_out - submit - upload, upload being max(0, wire_out - handed).
     pub send: Spread,
@@ -118,7 +119,7 @@ pub struct Tare {
 }
 
 /// net - truth of the values whose interval is at most this wide.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Narrow {
     /// Widest interval, us: [`NARROW_NS`].
     pub width_us: f64,
@@ -133,7 +134,7 @@ pub const NARROW_NS: i64 = 50_000;
 
 /// How often the truth lies outside `[arrived_lo - wire_out, arrived - wire_out]` (for a gap
 /// `[lo - hi before, hi - lo before]`), widened by the uncertainty on either side.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Outside {
     /// What the interval is widened by, us: the uncertainty of the stamps and the way of the bytes there and back,
     /// which net contains and the truth does not.

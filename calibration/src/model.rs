@@ -20,11 +20,12 @@
 //! holds all the same. `w0` is the floor at low load; a busy worker wakes up less often, so it is an upper bound
 //! later. Everything is per worker.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// One step of load as one worker lived it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadPoint {
     /// Token events and others that the worker handled, per s.
     pub events_per_s: f64,
@@ -41,7 +42,7 @@ pub struct LoadPoint {
 }
 
 /// Bursts of one size, one period apart.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LockStep {
     /// Events of one burst.
     pub burst: u32,
@@ -69,7 +70,7 @@ impl LockStep {
 }
 
 /// Moments of the number of events that arrive together.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bursts {
     /// E\[X\].
     pub mean_size: f64,
@@ -149,7 +150,7 @@ pub fn lock_step_wait_in_services(burst: u32) -> (f64, f64) {
 }
 
 /// The model as fitted, and what became of its predictions.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Fit {
     /// E\[S\]: least squares of busy share on rate, through 0.
     pub service_us: f64,
@@ -185,7 +186,7 @@ impl Fit {
 }
 
 /// A point that was not fitted. All waits are until the event's own service begins.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Predicted {
     /// Events per s.
     pub events_per_s: f64,

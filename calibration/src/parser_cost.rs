@@ -6,6 +6,7 @@
 use bench_engine::clock::{Clock, SystemClock};
 use bench_engine::exchange::{Exchange, Progress};
 use bench_engine::record::{Block, Blocks, Dispatch, Ending, Note, ReadStamp, notes};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a worker's read buffer: longer writes come in several reads.
@@ -14,7 +15,7 @@ const READ_BYTES: usize = 4096;
 const BLOCKS: usize = 4;
 
 /// How much work to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Work {
     /// Times that each stream is timed; figures are medians of these.
     pub repetitions: u32,
@@ -25,7 +26,7 @@ pub struct Work {
 }
 
 /// What was found, per stream.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ParserCost {
     /// Of the first stream, one token an event and each in a read of its own: what a worker meets at low load, ns.
     pub ns_per_event: Option<f64>,
@@ -36,7 +37,7 @@ pub struct ParserCost {
 }
 
 /// One stream.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StreamCost {
     /// Its name.
     pub name: String,
@@ -55,7 +56,7 @@ pub struct StreamCost {
 }
 
 /// Medians over the repetitions, but for the last; null without one. The reply's head is in them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cost {
     /// ns for each event.
     pub ns_per_event: Option<f64>,

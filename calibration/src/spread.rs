@@ -3,13 +3,14 @@
 //! Percentiles are type 7 of Hyndman and Fan (1996), numpy's `linear`, and null below the n that a percentile
 //! needs at all: 1, 10, 100, 1,000 values for p50, p90, p99, p99.9.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Quantiles of the table of [`Spread::with_table`].
 pub const TABLE: [f64; 12] = [0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0];
 
 /// A distribution, in us. Signed: a stamp can be placed a little before the moment it follows.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spread {
     /// Values.
     pub n: u64,
@@ -31,7 +32,7 @@ pub struct Spread {
 }
 
 /// How far figures are from the truth, in us: percentiles of |x|, and the mean of x.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Errors {
     /// Values.
     pub n: u64,

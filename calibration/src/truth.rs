@@ -5,11 +5,12 @@
 mod fetch;
 
 pub use fetch::{FetchTruthError, fetch_summary, fetch_truth};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead};
 
 /// One request as the mock lived it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TruthRow {
     /// First whitespace-separated word of the first message or of the prompt (at most 256 characters).
     pub nonce: String,
@@ -48,7 +49,7 @@ pub struct TruthRow {
 /// Of events that share a write (`--merge-writes`) each has its own `due` and `bytes`; the write's other times stand
 /// with all of them. Of an event in pieces (`--split-writes`) `before_write` belongs to the first piece, `written` and
 /// `left` to the last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "(u64, u64, u64, Option<u64>, u32, u32)", into = "(u64, u64, u64, Option<u64>, u32, u32)")]
 pub struct TruthChunk {
     /// When the timeline wanted it written.
@@ -78,7 +79,7 @@ impl From<TruthChunk> for (u64, u64, u64, Option<u64>, u32, u32) {
 }
 
 /// How the mock fared: its own fitness to tell the truth.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Summary {
     /// The mock was able to keep its timeline: what it measured of a client was the client.

@@ -10,6 +10,7 @@
 //! waits for the answer. A search that ends before that names the load all the same, as one that failed once: a limit
 //! above which a gate has fired is no "at least".
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,7 +31,7 @@ pub struct Bounds {
 }
 
 /// What a step of load showed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind", content = "words")]
 pub enum StepResult {
     /// No gate fired and the mock kept up.
@@ -53,7 +54,7 @@ pub enum Next {
 }
 
 /// How far a client can be trusted along one kind of load.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Limit {
     /// Highest load that was tried and good, below every one that is known to be bad; 0 when none was.
     pub value: u64,
@@ -66,7 +67,7 @@ pub struct Limit {
 }
 
 /// What ended a search.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind", content = "words")]
 pub enum StoppedBy {
     /// A gate of the client, in words.
@@ -275,7 +276,7 @@ fn middle(good: u64, bad: u64) -> u64 {
 }
 
 /// How far this client can be trusted on this host.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     /// Requests per s.
     pub requests_per_s: Limit,

@@ -74,6 +74,11 @@ pub fn e2e(row: &Row) -> Columns<i64> {
 
 /// Each gap of a request, in order: between consecutive token events of one choice that came in different reads.
 pub fn gaps(row: &Row) -> impl Iterator<Item = Columns<i64>> + '_ {
+    ended_gaps(row).map(|(_, gap)| gap)
+}
+
+/// The same, each with the stamps of the event that ended it.
+pub fn ended_gaps(row: &Row) -> impl Iterator<Item = (Stamp, Columns<i64>)> + '_ {
     let net_is_open = answered_after_sent(row);
     let mut last_of_choice: Vec<&Chunk> = Vec::new();
     row.chunks.iter().filter_map(move |chunk| {
@@ -82,7 +87,7 @@ pub fn gaps(row: &Row) -> impl Iterator<Item = Columns<i64>> + '_ {
             return None;
         };
         let before = std::mem::replace(last, chunk);
-        (before.4 != chunk.4).then(|| difference(event(before), event(chunk), net_is_open))
+        (before.4 != chunk.4).then(|| (event(chunk), difference(event(before), event(chunk), net_is_open)))
     })
 }
 

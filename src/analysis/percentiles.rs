@@ -112,6 +112,28 @@ pub fn percentile_ms<T: Sample>(sorted: &[T], p: Percentile) -> Option<f64> {
     Some(T::between_ms(sorted[below], sorted[above], thousandths))
 }
 
+/// A percentile by the share of values beyond it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Parts beyond it.
+    pub beyond: u32,
+    /// Of so many.
+    pub of: u64,
+}
+
+/// The value in ms of sorted ns that a part lies beyond, type 7 as everywhere; None of no values, of no parts, and where
+/// more lie beyond than there are. How many values it takes for that to say something is the caller's affair.
+pub fn part_ms(sorted: &[i64], part: Part) -> Option<f64> {
+    let (of, below) = (i128::from(part.of), part.of.checked_sub(u64::from(part.beyond))?);
+    let position = (sorted.len() as u128).checked_sub(1)? * u128::from(below);
+    let place = usize::try_from(position.checked_div(u128::from(part.of))?).ok()?;
+    let (low, high) = (i128::from(sorted[place]), i128::from(sorted[(place + 1).min(sorted.len() - 1)]));
+    let rest = (position % u128::from(part.of)) as i128;
+    // exact up to here, as the others: the fraction is below 1, and the difference of two i64 below 2^64
+    let scaled = low.checked_mul(of)?.checked_add((high - low).checked_mul(rest)?)?;
+    Some(scaled as f64 / of as f64 / 1e6)
+}
+
 /// Sum that does not depend on the order of the values; sorts them.
 pub fn sum(values: &mut [f64]) -> f64 {
     f64::sort(values);

@@ -5,7 +5,7 @@
 
 mod arrivals;
 mod calibrated;
-mod client;
+pub(super) mod client;
 mod columns;
 mod curves;
 mod disclosed;
@@ -15,7 +15,7 @@ mod labels;
 mod ledger;
 mod noise;
 mod occupancy;
-mod raw_files;
+pub(super) mod raw_files;
 #[cfg(test)]
 mod reported_faults_tests;
 mod server;

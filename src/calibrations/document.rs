@@ -8,6 +8,7 @@ use calibration::parser_cost::ParserCost;
 use calibration::spread::{Errors, Spread};
 use calibration::truth::Summary;
 use calibration::verdict::{Limit, Verdict};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Its `schema`.
@@ -16,7 +17,7 @@ pub const SCHEMA: &str = "tarebench.calibration/1";
 pub const FILE: &str = "calibration.json";
 
 /// One calibration.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Calibration {
     /// [`SCHEMA`].
     pub schema: String,
@@ -53,7 +54,7 @@ pub struct Calibration {
 }
 
 /// The verdict in numbers and words.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VerdictDocument {
     /// Requests/s.
     pub requests_per_s: Option<u64>,
@@ -70,7 +71,7 @@ pub struct VerdictDocument {
 }
 
 /// How each limit was found; null where it was not sought.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Limits {
     /// Requests/s.
     pub requests_per_s: Option<Limit>,
@@ -101,7 +102,7 @@ impl From<Verdict> for VerdictDocument {
 }
 
 /// What is varied from step to step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Family {
     /// Streams at once, at a moderate rate of events.
@@ -117,7 +118,7 @@ pub enum Family {
 }
 
 /// The load of one step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepLoad {
     /// What was varied.
     pub family: Family,
@@ -142,7 +143,7 @@ pub struct StepLoad {
 }
 
 /// One step of the ladder.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Step {
     /// What was asked.
     pub load: StepLoad,
@@ -181,7 +182,7 @@ pub struct Step {
 }
 
 /// The client in one step.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepClient {
     /// CPU time per wall time of the busiest worker.
     pub cpu_per_wall: Option<f64>,

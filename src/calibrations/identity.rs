@@ -1,13 +1,14 @@
 //! What a calibration holds for: this host, this build, this way of running the harness.
 
 use bench_engine::io::capabilities::Capabilities;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::io::{self, Read};
 
 /// The host, as far as it decides what the harness costs. Unknown is null.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Host {
     /// Node name.
     pub name: Option<String>,
@@ -42,7 +43,7 @@ impl Host {
 }
 
 /// How the harness ran.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Config {
     /// `io_uring` or `epoll`.
     pub arm: String,

@@ -98,7 +98,7 @@ fn clean(value: &mut Value) {
 
 /// Text for a terminal: control characters as `?`.
 pub fn printable(text: &str) -> String {
-    text.replace(char::is_control, "?")
+    crate::lettering::legible(text).into_owned()
 }
 
 fn shown(path: &Path) -> String {

@@ -1,3 +1,16 @@
-//! The subcommands that turn what was measured into something else.
+//! The subcommands, each in the file of its name: arguments in, exit status out.
 
+pub mod calibrate;
+pub mod campaign_report;
+pub mod compare;
+pub mod console;
+pub mod decode;
 pub mod export;
+pub mod import;
+pub mod ledger;
+pub mod mock;
+pub mod probe;
+pub mod report;
+pub mod run;
+pub mod shell;
+pub mod verify;

@@ -2,6 +2,7 @@
 
 use crate::disclosure::ledger::book::{Book, Campaign, Counts, short};
 use crate::disclosure::ledger::neighbours::Fault;
+use crate::lettering::{self, legible, width};
 use crate::reading::printable;
 use crate::report::quantity::count;
 use serde_json::{Value, json};
@@ -71,17 +72,17 @@ fn lines_of(campaign: &Campaign, book: &Book) -> Vec<String> {
 
 /// A line in pieces that fit, those after the first set in.
 pub(super) fn folded(line: &str) -> Vec<String> {
+    let line = legible(line);
     let mut pieces = Vec::new();
     let mut piece = String::new();
     for word in line.split_inclusive(' ') {
-        let (mut word, length) = (word, |text: &str| text.chars().count());
+        let (mut word, length) = (word, width);
         if length(&piece) + length(word.trim_end()) > WIDEST && !piece.trim().is_empty() {
             pieces.push(std::mem::replace(&mut piece, " ".repeat(9)).trim_end().to_owned());
         }
         // a word that no line holds
         while length(&piece) + length(word.trim_end()) > WIDEST {
-            let room = WIDEST - length(&piece);
-            let at = word.char_indices().nth(room).map_or(word.len(), |(at, _)| at);
+            let at = lettering::pieces(word, WIDEST - length(&piece))[0].len();
             piece.push_str(&word[..at]);
             pieces.push(std::mem::replace(&mut piece, " ".repeat(9)));
             word = &word[at..];

@@ -21,16 +21,10 @@ pub fn terminal(boxes: &Boxes, width: usize, color: bool) -> String {
             Status::Empty => Tone::Alarm,
         };
         // breaks between words only: a run of spaces in a sentence is somebody else's
-        let words: Vec<String> =
-            filled.sentence.split_whitespace().flat_map(|word| pieces(word, paper.width - BEFORE)).collect();
+        let words: Vec<&str> = filled.sentence.split_whitespace().collect();
         paper.paragraph(tone, &first, &" ".repeat(BEFORE), &words.join(" "));
     }
     paper.text
-}
-
-/// A word that is wider than its column is cut.
-fn pieces(word: &str, most: usize) -> Vec<String> {
-    word.chars().collect::<Vec<char>>().chunks(most).map(|piece| piece.iter().collect()).collect()
 }
 
 /// As a section of `report.md`.

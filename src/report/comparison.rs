@@ -102,7 +102,7 @@ fn terminal_row(text: &mut String, row: &Row, same_as: Option<&Row>) {
 
 /// What a file wrote must not move the cursor.
 fn one_line(words: &str) -> String {
-    words.replace(char::is_control, " ")
+    crate::lettering::legible(&words.replace(char::is_control, " ")).into_owned()
 }
 
 /// Verdicts whose sentence may be quoted; the others say why nothing may.

@@ -15,7 +15,7 @@ pub fn render(arms: [&RunJson; 2], dirs: [&Path; 2]) -> String {
     let mut text = String::new();
     for (name, run) in ["a", "b"].iter().zip(arms) {
         let url = run.environment["base_url"].as_str().unwrap_or("?");
-        text.push_str(&format!("arm {name}    {url}\n"));
+        folded(&format!("arm {name}    {url}")).iter().for_each(|line| text.push_str(&format!("{line}\n")));
         for verdict in &run.verdicts {
             let place =
                 verdict.cell.zip(verdict.window).map_or_else(String::new, |(c, w)| format!("load {c}, window {w}: "));
@@ -44,7 +44,7 @@ pub fn render(arms: [&RunJson; 2], dirs: [&Path; 2]) -> String {
         }
     }
     let [a, b] = dirs.map(|dir| dir.display());
-    text.push_str(&format!("\n{a}, {b}: run.json, report.md, requests.jsonl of each\n"));
+    text.push_str(&format!("\n{a}, {b}: run.json, report.md, report.html, requests.jsonl of each\n"));
     text.push_str(&format!("what is a claim and what is noise: tarebench compare {a} {b}\n"));
     text
 }

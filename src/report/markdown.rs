@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::analysis::definitions::rules::GateState;
 use crate::disclosure::directory::{Disclosed, NotDisclosed};
+use crate::lettering::legible;
 use crate::report::quantity::{between, count, fraction, percent, percentile, rate};
 use crate::report::{arrivals, card, curves, fitness, goals, intervals, lengths, overview, server, steady, terminal};
 use crate::rundir::row::Outcome;
@@ -15,6 +16,17 @@ use crate::workload::hex;
 
 /// Heading of the last section, which lists them.
 pub const FILES: &str = "## Files\n";
+
+/// What the words and signs of a report mean.
+pub(super) const HOW_TO_READ: &str = "\
+    gross is what the client saw, tare the harness's own share of it, net the server and the network; with upload \
+    they add up request by request, so percentiles of the columns do not add up. For gap, stall and tpot tare is \
+    signed: a late read lengthens one gap and shortens the next. `a..b` is a net figure that is known to lie \
+    between two moments only. In brackets stands the 95 % interval of a percentile: by exact ranks; for gap, where \
+    those of one request hang together, by drawing requests again. A percentile without one carries no claim. \
+    `n<100` means too few values for that percentile. Anderson-Darling on the schedule tests what was drawn, and p is \
+    below .01 in 1 of 100 schedules by chance; on the wire it tests what the client made of it. Failed and censored requests are \
+    in no latency figure.";
 
 const SHOWN: [&str; 5] = ["p50", "p90", "p95", "p99", "p999"];
 
@@ -76,7 +88,7 @@ fn overview_table(md: &mut String, run: &RunJson) {
     }
     push(md, &format!("| {} |", overview::COLUMNS.join(" | ")));
     push(md, &format!("|---|{}", "--:|".repeat(overview::COLUMNS.len() - 1)));
-    rows.iter().for_each(|row| push(md, &format!("| {} |", row.join(" | "))));
+    rows.iter().for_each(|row| push(md, &format!("| {} |", row.each_ref().map(|c| cell_text(c)).join(" | "))));
     push(md, &format!("\n{}.\n", overview::clock(run)));
 }
 
@@ -85,14 +97,14 @@ fn section_refused(md: &mut String, run: &RunJson, refusal: &str) {
     push(md, &format!("## No report\n\n**{}**\n", cell_text(refusal)));
     for cell in &run.cells {
         for window in &cell.windows {
-            push(md, &format!("### {}, window {}\n", terminal::load(&cell.load), window.window));
+            push(md, &format!("### {}, window {}\n", cell_text(&terminal::load(&cell.load)), window.window));
             counts(md, window);
         }
     }
 }
 
 fn section_cell(md: &mut String, cell: &Cell) {
-    push(md, &format!("## Load {}: {}\n", cell.cell, terminal::load(&cell.load)));
+    push(md, &format!("## Load {}: {}\n", cell.cell, cell_text(&terminal::load(&cell.load))));
     for window in &cell.windows {
         section_window(md, window);
     }
@@ -366,18 +378,7 @@ fn noise(md: &mut String, cell: &Cell) {
 }
 
 fn reading(md: &mut String) {
-    push(md, "## How to read this\n");
-    push(
-        md,
-        "gross is what the client saw, tare the harness's own share of it, net the server and the network; with upload \
-         they add up request by request, so percentiles of the columns do not add up. For gap, stall and tpot tare is \
-         signed: a late read lengthens one gap and shortens the next. `a..b` is a net figure that is known to lie \
-         between two moments only. In brackets stands the 95 % interval of a percentile: by exact ranks; for gap, where \
-         those of one request hang together, by drawing requests again. A percentile without one carries no claim. \
-         `n<100` means too few values for that percentile. Anderson-Darling on the schedule tests what was drawn, and p is \
-         below .01 in 1 of 100 schedules by chance; on the wire it tests what the client made of it. Failed and censored requests are \
-         in no latency figure.\n",
-    );
+    push(md, &format!("## How to read this\n\n{HOW_TO_READ}\n"));
 }
 
 fn object(md: &mut String, heading: &str, value: &Value) {
@@ -396,7 +397,7 @@ fn object(md: &mut String, heading: &str, value: &Value) {
 }
 
 /// The environment has its own section.
-fn what_was_asked(plan: &Value) -> Value {
+pub(super) fn what_was_asked(plan: &Value) -> Value {
     let mut plan = plan.clone();
     if let Value::Object(fields) = &mut plan {
         fields.retain(|key, _| key != "environment" && key != "calibration");
@@ -425,8 +426,8 @@ fn files(md: &mut String, disclosed: &Disclosed) {
 
 /// What a server or a file wrote must not break a table or become markup.
 pub(super) fn cell_text(text: &str) -> String {
-    let text = text.replace(['\n', '\r'], " ").replace(char::is_control, "?");
-    text.replace('|', "\\|").replace('<', "&lt;").replace('`', "'")
+    let text = text.replace(['\n', '\r'], " ");
+    legible(&text).replace('|', "\\|").replace('<', "&lt;").replace('`', "'")
 }
 
 fn push(md: &mut String, line: &str) {

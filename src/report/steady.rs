@@ -27,6 +27,12 @@ pub(super) fn line(window: &Window) -> String {
     parts.join("   ")
 }
 
+/// Whether it was not as it should be: it drifted, its level changed, or it took longer to settle than was dropped.
+pub(super) fn is_remarkable(window: &Window) -> bool {
+    let of = |m: &SteadyMetric| !m.change_points.is_empty() || m.warm_up.is_some_and(|w| w.longer_than_dropped);
+    window.steady.drift == Drift::Drifting || of(&window.steady.ttft) || of(&window.steady.e2e)
+}
+
 fn warm_up(metrics: &[(&str, &SteadyMetric)], dropped: u64) -> String {
     let known = || metrics.iter().filter_map(|(name, m)| Some((*name, m.warm_up?)));
     if let Some((name, w)) = known().find(|(_, w)| w.longer_than_dropped) {

@@ -1,5 +1,6 @@
 //! A campaign on a terminal, at most 100 columns wide.
 
+use crate::lettering::{self, legible};
 use crate::report::quantity::{between, count, fraction, latency, percent, percentile, rate};
 use crate::report::{arrivals, curves, fitness, goals, intervals, lengths, overview, server, steady};
 use crate::rundir::run_json::{Cell, Distribution, Requests, RunJson, Throughput, Verdict, VerdictKind, Window};
@@ -12,8 +13,16 @@ pub const NARROWEST: usize = 72;
 
 const SHOWN: [&str; 4] = ["p50", "p90", "p95", "p99"];
 const LABEL: usize = 13;
+/// Widest name of a load in the overview.
+const LOAD: usize = 28;
 /// Most curves that are told on a screen.
 const CURVES: usize = 6;
+/// Most rows of the overview of a report in short.
+const ROWS: usize = 40;
+/// Most windows that a report in short tells one by one.
+const WINDOWS: usize = 24;
+/// Where there are more, those in which something went wrong are, at most so many.
+const WRONG: usize = 8;
 
 /// The report of a whole campaign. `width` is that of the terminal; `color` switches ANSI attributes on.
 pub fn render(run: &RunJson, width: usize, color: bool) -> String {
@@ -27,6 +36,76 @@ pub fn render(run: &RunJson, width: usize, color: bool) -> String {
     paper.over_load(run);
     paper.close(run);
     paper.text
+}
+
+/// The same in short: all of the campaign and, of each window, what became of its requests, gross, tare and net of ttft and
+/// gap, throughput, and everything that is withheld, flagged or failed. With many windows those in which nothing went
+/// wrong stand in the overview only, and what is left out is said.
+pub fn summary(run: &RunJson, width: usize, color: bool) -> String {
+    let mut paper = Paper::new(width, color);
+    let told = Told::of(run);
+    paper.title(run);
+    paper.totals(run);
+    paper.overview_of(run, &told);
+    for cell in &run.cells {
+        paper.cell_in_short(cell, &told);
+    }
+    paper.line(Tone::Plain, "");
+    paper.paragraph(Tone::Quiet, "", "", &told.left_out());
+    paper.over_load(run);
+    paper.close(run);
+    paper.text
+}
+
+/// Which windows a report in short tells of.
+struct Told {
+    all: usize,
+    /// Load point and window of those in which something went wrong.
+    wrong: Vec<(u32, u32)>,
+}
+
+impl Told {
+    fn of(run: &RunJson) -> Told {
+        let windows = || run.cells.iter().flat_map(|cell| cell.windows.iter().map(move |window| (cell.cell, window)));
+        let went_wrong = |(cell, window): &(u32, &Window)| {
+            let of_it =
+                |v: &&crate::rundir::run_json::RunVerdict| v.cell == Some(*cell) && v.window == Some(window.window);
+            let r = &window.requests;
+            window.interrupted || r.failed + r.censored + r.not_sent > 0 || run.verdicts.iter().any(|v| of_it(&v))
+        };
+        let wrong = windows().filter(went_wrong).map(|(cell, window)| (cell, window.window)).collect();
+        Told { all: windows().count(), wrong }
+    }
+
+    /// In a block of its own.
+    fn has_block(&self, cell: u32, window: u32) -> bool {
+        self.all <= WINDOWS || self.wrong.iter().take(WRONG).any(|w| *w == (cell, window))
+    }
+
+    /// In the overview, where it is row `at`: those in which something went wrong, and others evenly over the rest.
+    fn has_row(&self, at: usize, cell: u32, window: u32) -> bool {
+        let others = ROWS.saturating_sub(self.wrong.len().min(ROWS / 2));
+        let step = self.all.div_ceil(others.max(1));
+        self.all <= ROWS
+            || at.is_multiple_of(step)
+            || at + 1 == self.all
+            || self.wrong.iter().take(ROWS / 2).any(|w| *w == (cell, window))
+    }
+
+    /// What stands elsewhere.
+    fn left_out(&self) -> String {
+        let rest = "each window's tpot, e2e, lengths, workers, server and steadiness: tarebench report --details, or report.md";
+        if self.all <= WINDOWS {
+            return rest.to_owned();
+        }
+        let wrong = self.wrong.len();
+        let told = match wrong {
+            0 => "in none of them did a request fail or a gate close, and none is told one by one".to_owned(),
+            n if n <= WRONG => format!("the {} in which something went wrong are told above", count(n as u64)),
+            n => format!("of the {} in which something went wrong the first {WRONG} are told above", count(n as u64)),
+        };
+        format!("{} windows: {told}; {rest}", count(self.all as u64))
+    }
 }
 
 /// In place of a report that is refused: why, and what became of the requests.
@@ -68,14 +147,14 @@ impl Paper {
 
     fn title(&mut self, run: &RunJson) {
         let name = run.run_id.as_deref().unwrap_or("no run id");
-        self.line(Tone::Strong, &format!("tarebench  {name}"));
+        self.paragraph(Tone::Strong, "tarebench  ", "    ", name);
         if !run.labels.is_empty() {
             self.labels(&run.labels);
         }
         let started = run.started_at.as_deref().unwrap_or("start unknown");
         let state = if run.complete { "complete" } else { "NOT COMPLETE" };
         let plan = run.plan_hash.as_deref().map_or("unknown", |hash| hash.get(..12).unwrap_or(hash));
-        self.line(Tone::Quiet, &format!("{started}   {state}   plan {plan}"));
+        self.paragraph(Tone::Quiet, "", "  ", &format!("{started}   {state}   plan {plan}"));
     }
 
     /// What became of the requests of the whole campaign: failures stand before every figure.
@@ -95,16 +174,51 @@ impl Paper {
     /// Loads and windows side by side, before each of them in full.
     fn overview(&mut self, run: &RunJson) {
         let rows = overview::rows(run);
+        self.rows(run, &rows);
+    }
+
+    /// The same with what of it is told, and in words what is not.
+    fn overview_of(&mut self, run: &RunJson, told: &Told) {
+        let places = run.cells.iter().flat_map(|cell| cell.windows.iter().map(move |w| (cell.cell, w.window)));
+        let all = overview::rows(run).into_iter().zip(places).enumerate();
+        let rows: Vec<[String; 10]> = all
+            .filter(|(at, (_, (cell, window)))| told.has_row(*at, *cell, *window))
+            .map(|(_, (row, _))| row)
+            .collect();
+        self.rows(run, &rows);
+        if rows.len() < told.all {
+            let (shown, all, wrong) = (rows.len() as u64, told.all as u64, told.wrong.len() as u64);
+            let wrong = match told.wrong.len() {
+                0 => "something went wrong in none".to_owned(),
+                n if n <= ROWS / 2 => format!("all {} in which something went wrong are among them", count(wrong)),
+                _ => format!(
+                    "of the {} in which something went wrong the first {} are among them",
+                    count(wrong),
+                    ROWS / 2
+                ),
+            };
+            let folded = format!("{} rows of {}, evenly spaced; {wrong}. All: report.md", count(shown), count(all));
+            self.paragraph(Tone::Alarm, "", "", &folded);
+        }
+    }
+
+    fn rows(&mut self, run: &RunJson, rows: &[[String; 10]]) {
         if rows.is_empty() {
             return;
         }
-        let widths = overview::widths(self.width, rows.iter().map(|row| row[0].len()).max().unwrap_or(0));
+        // a load may have a long course of its own
+        let longest = rows.iter().map(|row| lettering::width(&row[0])).max().unwrap_or(0).min(LOAD);
+        let widths = overview::widths(self.width, longest);
         let head = overview::COLUMNS.map(str::to_owned);
         self.line(Tone::Plain, "");
-        for (tone, cells) in [(Tone::Quiet, head)].into_iter().chain(rows.into_iter().map(|row| (Tone::Plain, row))) {
+        for (tone, cells) in [(Tone::Quiet, &head)].into_iter().chain(rows.iter().map(|row| (Tone::Plain, row))) {
             let mut line = String::new();
             for (i, (cell, width)) in cells.iter().zip(widths).enumerate().filter(|(_, (_, width))| *width > 0) {
-                line.push_str(&if i == 0 { format!("{cell:width$}") } else { format!("{cell:>width$}") });
+                let cell = legible(cell);
+                line.push_str(&match i {
+                    0 => lettering::left(&lettering::shortened(&cell, longest.max(10)), width),
+                    _ => lettering::right(&cell, width),
+                });
             }
             self.line(tone, line.trim_end());
         }
@@ -114,27 +228,87 @@ impl Paper {
     fn labels(&mut self, labels: &[String]) {
         let mut line = String::new();
         for label in labels {
-            if !line.is_empty() && line.chars().count() + 3 + label.chars().count() > self.width {
+            let label = legible(label);
+            if !line.is_empty() && lettering::width(&line) + 3 + lettering::width(&label) > self.width {
                 self.line(Tone::Alarm, &line);
                 line.clear();
             }
             line.push_str(if line.is_empty() { "" } else { " | " });
-            line.push_str(label);
+            line.push_str(&label);
         }
         self.line(Tone::Alarm, &line);
     }
 
     fn cell(&mut self, cell: &Cell) {
         self.line(Tone::Plain, "");
-        let heading = load(&cell.load);
-        match self.width.checked_sub(heading.len() + 1) {
-            Some(rest) => self.line(Tone::Strong, &format!("{heading} {}", "-".repeat(rest))),
-            None => self.paragraph(Tone::Strong, "", "    ", &heading),
-        }
+        self.heading(cell);
         for window in &cell.windows {
             self.window(window, &cell.load);
         }
         self.noise(cell);
+    }
+
+    fn heading(&mut self, cell: &Cell) {
+        let heading = load(&cell.load);
+        match self.width.checked_sub(lettering::width(&legible(&heading)) + 1) {
+            Some(rest) => self.line(Tone::Strong, &format!("{heading} {}", "-".repeat(rest))),
+            None => self.paragraph(Tone::Strong, "", "    ", &heading),
+        }
+    }
+
+    fn cell_in_short(&mut self, cell: &Cell, told: &Told) {
+        let shown: Vec<&Window> = cell.windows.iter().filter(|w| told.has_block(cell.cell, w.window)).collect();
+        if shown.is_empty() {
+            return;
+        }
+        self.line(Tone::Plain, "");
+        self.heading(cell);
+        shown.into_iter().for_each(|window| self.window_in_short(window, &cell.load));
+        self.noise(cell);
+    }
+
+    /// What became of it, its percentiles, and all that a reader must know of them.
+    fn window_in_short(&mut self, window: &Window, load: &Load) {
+        self.window_head(window);
+        let cells = SHOWN.map(|p| self.right(p)).concat();
+        self.line(Tone::Quiet, &format!("  {:LABEL$}{:6}{cells}", "", ""));
+        let m = &window.metrics;
+        self.metric("ttft", [m.ttft.gross.as_ref(), m.ttft.tare.as_ref(), m.ttft.net.as_ref()]);
+        self.due(m.ttft.due.as_ref(), load);
+        let between = gap_name(window);
+        self.metric(between, [m.gap.gross.as_ref(), m.gap.tare.as_ref(), m.gap.net.as_ref()]);
+        if load.model != LoadModel::Closed {
+            self.single("lateness", m.lateness.as_ref());
+        }
+        self.without_interval(&["ttft", between], window, load);
+        self.calibrated(window);
+        fitness::withheld(window, load.model != LoadModel::Closed, fitness::ON_SCREEN)
+            .iter()
+            .for_each(|t| self.note(t));
+        let t = &window.throughput;
+        let whole = if t.from_s.is_none() { "   (no time at full concurrency)" } else { "" };
+        let [output, total] = [t.output_tokens_per_s, t.total_tokens_per_s].map(rate);
+        let requests = rate(t.requests_per_s);
+        self.entry(
+            Tone::Strong,
+            "throughput",
+            &format!("{output} output tokens/s   {total} total   {requests} requests/s{whole}"),
+        );
+        if let Some(amount) = arrivals::facts(window).first().filter(|facts| !facts.is_empty()) {
+            self.entry(Tone::Plain, "arrivals", &amount.join("   "));
+        }
+        self.rates(window);
+        self.goals(window);
+        let worst = window.client.workers.iter().filter_map(|w| w.worst_5s).reduce(f64::max);
+        let worst =
+            worst.map_or_else(String::new, |share| format!("   busiest worker, worst 5 s {}", fraction(Some(share))));
+        let cpu = fraction(window.client.cpu_per_wall);
+        self.entry(Tone::Plain, "client", &format!("CPU {cpu} per wall{worst}   gates {}", fitness::counts(window)));
+        if steady::is_remarkable(window) {
+            self.entry(Tone::Alarm, "steady", &steady::line(window));
+        }
+        lengths::remarks(window).into_iter().for_each(|text| self.note(&text));
+        self.verdicts(window);
     }
 
     /// Length and counts, what failed in front.
@@ -179,7 +353,7 @@ impl Paper {
         let cells = SHOWN.map(|p| self.right(p)).concat();
         self.line(Tone::Quiet, &format!("  {:LABEL$}{:6}{cells}", "", ""));
         let m = &window.metrics;
-        let between = if window.one_token_per_event == Some(false) { "gap (chunks)" } else { "gap" };
+        let between = gap_name(window);
         self.metric("ttft", [m.ttft.gross.as_ref(), m.ttft.tare.as_ref(), m.ttft.net.as_ref()]);
         self.due(m.ttft.due.as_ref(), load);
         self.metric(between, [m.gap.gross.as_ref(), m.gap.tare.as_ref(), m.gap.net.as_ref()]);
@@ -187,7 +361,7 @@ impl Paper {
         self.metric("e2e", [m.e2e.gross.as_ref(), m.e2e.tare.as_ref(), m.e2e.net.as_ref()]);
         self.due(m.e2e.due.as_ref(), load);
         self.single("lateness", m.lateness.as_ref());
-        self.without_interval(between, window, load);
+        self.without_interval(&["ttft", between, "tpot", "e2e", "lateness"], window, load);
         self.calibrated(window);
         self.line(Tone::Plain, "");
         let withheld = fitness::withheld(window, load.model != LoadModel::Closed, fitness::ON_SCREEN);
@@ -244,18 +418,19 @@ impl Paper {
         self.entry(Tone::Quiet, "", &format!("95 %   {}", named.collect::<Vec<_>>().join("   ")));
     }
 
-    /// Which percentiles of the table have no interval.
-    fn without_interval(&mut self, gap: &str, window: &Window, load: &Load) {
+    /// Which percentiles of the table have no interval; it shows `metrics`.
+    fn without_interval(&mut self, metrics: &[&str], window: &Window, load: &Load) {
         let m = &window.metrics;
         let mut table = Vec::new();
         for (name, columns) in [("ttft", &m.ttft), ("e2e", &m.e2e)] {
             let due = columns.due.as_ref().filter(|_| load.model != LoadModel::Closed);
             table.extend([columns.gross.as_ref(), columns.net.as_ref(), due].map(|column| (name, column)));
         }
-        for (name, columns) in [(gap, &m.gap), ("tpot", &m.tpot)] {
+        for (name, columns) in [(gap_name(window), &m.gap), ("tpot", &m.tpot)] {
             table.extend([columns.gross.as_ref(), columns.net.as_ref()].map(|column| (name, column)));
         }
         table.push(("lateness", m.lateness.as_ref()));
+        table.retain(|(name, _)| metrics.contains(name));
         if let Some(text) = intervals::lacking(&table, &SHOWN) {
             self.paragraph(Tone::Quiet, "  ", "    ", &text);
         }
@@ -533,25 +708,49 @@ impl Paper {
         (self.width - 2 - LABEL - 6) / SHOWN.len()
     }
 
-    /// Breaks between facts (three spaces) where there are some, else between words.
+    /// Breaks between facts (three spaces) where there are some, else between words, and a word that no line holds
+    /// anywhere.
     pub(super) fn paragraph(&mut self, tone: Tone, first: &str, rest: &str, text: &str) {
+        let text = legible(text);
         let between = if text.contains("   ") { "   " } else { " " };
         let mut line = first.to_string();
-        for (i, part) in text.split(between).enumerate() {
-            if i > 0 && line.chars().count() + between.len() + part.chars().count() > self.width {
-                self.line(tone, &line);
-                line = rest.to_string();
-            } else if i > 0 {
-                line.push_str(between);
+        let mut bare = true;
+        let room = self.width.saturating_sub(lettering::width(rest)).max(1);
+        for part in text.split(between) {
+            // a fact that is wider than a line is broken as words are
+            let whole = lettering::width(part) <= room;
+            let words: Vec<String> = match whole {
+                true => vec![part.to_owned()],
+                false => part.split(' ').flat_map(|word| lettering::pieces(word, room)).collect(),
+            };
+            for (place, word) in words.into_iter().enumerate() {
+                let gap = if place == 0 { between } else { " " };
+                let taken = lettering::width(&line) + if bare { 0 } else { gap.len() };
+                let fits = taken + lettering::width(&word) <= self.width;
+                if !fits && !line.trim().is_empty() && !(bare && line == rest) {
+                    self.line(tone, &line);
+                    line = rest.to_string();
+                } else if !bare {
+                    line.push_str(gap);
+                }
+                line.push_str(&word);
+                bare = false;
             }
-            line.push_str(part);
         }
         self.line(tone, &line);
     }
 
+    /// One line; what of it does not fit goes on below.
     pub(super) fn line(&mut self, tone: Tone, text: &str) {
         // what a file says must not steer the terminal
-        let text: String = text.trim_end().chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        let text = legible(text.trim_end());
+        if lettering::width(&text) <= self.width {
+            return self.fitting(tone, &text);
+        }
+        lettering::pieces(&text, self.width).iter().for_each(|piece| self.fitting(tone, piece));
+    }
+
+    fn fitting(&mut self, tone: Tone, text: &str) {
         let code = match tone {
             Tone::Plain => "",
             Tone::Strong => "\x1b[1m",
@@ -561,10 +760,15 @@ impl Paper {
         if self.color && !code.is_empty() && !text.is_empty() {
             self.text.push_str(&format!("{code}{text}\x1b[0m\n"));
         } else {
-            self.text.push_str(&text);
+            self.text.push_str(text);
             self.text.push('\n');
         }
     }
+}
+
+/// What a gap is between.
+fn gap_name(window: &Window) -> &'static str {
+    if window.one_token_per_event == Some(false) { "gap (chunks)" } else { "gap" }
 }
 
 /// A load in words: `closed loop, 8 at once`, `open loop, 10.5 requests/s (ramp: 1 to 20 requests/s in 60 s)`.

@@ -1,11 +1,12 @@
 //! What was asked of a window's schedule and what became of it: part of `run.json`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::definitions::arrivals::{LawTest, Spread};
 
 /// Of an open loop or a trace. All requests count, warm-up and failed ones too: they all are load.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Arrivals {
     /// Mean requests/s of the law over the schedule; null for traces, and for all at once.
@@ -40,7 +41,7 @@ pub struct Arrivals {
 }
 
 /// Requests that found no free slot when they were due.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HeldBack {
     /// Those with a dispatch delay above 1 ms.
@@ -54,7 +55,7 @@ pub struct HeldBack {
 }
 
 /// Variance over mean of the counts in bins: 1 for a Poisson process, 0 for an even one.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Dispersion {
     /// Length of a bin.
@@ -68,7 +69,7 @@ pub struct Dispersion {
 }
 
 /// How far gaps are from the planned ones.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GapError {
     /// Between `wire_out`.
@@ -78,7 +79,7 @@ pub struct GapError {
 }
 
 /// The same test on what was drawn and on what went out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LawTests {
     /// All planned gaps, up to 100,000: tests the drawing. Chance makes p smaller than .01 once in 100 schedules.

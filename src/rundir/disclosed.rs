@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::statistics::length_differences::LengthDifferences;
@@ -14,7 +15,7 @@ use crate::rundir::row::Outcome;
 pub type Lengths = BTreeMap<String, ClassLengths>;
 
 /// Realised lengths of the kept requests of one class, beside what was asked for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClassLengths {
     /// Kept requests.
@@ -36,7 +37,7 @@ pub struct ClassLengths {
 }
 
 /// Outputs of ok requests against the length asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LengthMet {
     /// Of that length.
@@ -48,7 +49,7 @@ pub struct LengthMet {
 }
 
 /// Facts of a window that no latency figure holds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Disclosed {
     /// Kept requests with kernel stamps.
@@ -75,7 +76,7 @@ pub struct Disclosed {
 }
 
 /// Ok requests of which each moment was timed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Timed {
     /// First token in any channel.
@@ -89,7 +90,7 @@ pub struct Timed {
 }
 
 /// Requests dropped as warm-up, by trace id; they stay in `requests.jsonl`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Dropped {
     /// Smallest trace id.
@@ -105,7 +106,7 @@ pub struct Dropped {
 }
 
 /// A request that was the first of its kind.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FirstSent {
     /// From 0.
@@ -125,7 +126,7 @@ pub struct FirstSent {
 }
 
 /// `cached_tokens` in the usage of kept requests. Absent is not 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cached {
     /// Requests that reported it.

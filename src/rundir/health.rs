@@ -3,10 +3,11 @@
 //! Samples come once a second, and once just before each window opens and just after it closes, so that what a
 //! window cost is a difference of two samples.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A sample. Counters are cumulative.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HealthRow {
     /// ns from the campaign's start.

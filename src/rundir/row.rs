@@ -3,10 +3,11 @@
 //! Times are integer ns from the campaign's start on the monotonic axis, durations integer ns, null where
 //! unknown. The order of the fields is the order in the file, and part of what `h` hashes.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A request, as it stands in the file. `h` is added by [`crate::rundir::chain`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
     /// Run id.
@@ -127,7 +128,7 @@ impl Row {
 }
 
 /// When an event was seen by the harness, and when it had arrived in the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stamp {
     /// The batch with the read that completed the event was reaped.
@@ -139,7 +140,7 @@ pub struct Stamp {
 }
 
 /// A token event: `[seen, arrived, arrived_lo, tokens, read_no, choice, batch, pos]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Chunk(
     /// seen
     pub u64,
@@ -160,7 +161,7 @@ pub struct Chunk(
 );
 
 /// Warm-up or measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Dropped by trace id.
@@ -170,7 +171,7 @@ pub enum Phase {
 }
 
 /// What became of a request that was due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Answered whole.
@@ -184,7 +185,7 @@ pub enum Outcome {
 }
 
 /// Why it failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RowError {
     /// One of the classes of [`crate::reading::FailureClass`], or a reason for not sending.
@@ -194,7 +195,7 @@ pub struct RowError {
 }
 
 /// Where the count of completion tokens comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TokensSource {
     /// The server's usage object.
@@ -204,7 +205,7 @@ pub enum TokensSource {
 }
 
 /// Where arrival and wire stamps come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StampSource {
     /// SO_TIMESTAMPING.

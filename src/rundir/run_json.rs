@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -21,7 +22,7 @@ use crate::rundir::window::{Counters, Load};
 pub const SCHEMA: &str = "tarebench.run/1";
 
 /// A campaign.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunJson {
     /// [`SCHEMA`].
@@ -53,7 +54,7 @@ pub struct RunJson {
 }
 
 /// A load point.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cell {
     /// From 0.
@@ -67,7 +68,7 @@ pub struct Cell {
 }
 
 /// A percentile over load, in one window of each load point.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Curve {
     /// Number of the window in each load point, from 0.
@@ -100,7 +101,7 @@ pub struct Curve {
 }
 
 /// Largest relative gap between two windows, per percentile.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NoiseGaps {
     /// Of the medians.
@@ -112,7 +113,7 @@ pub struct NoiseGaps {
 }
 
 /// One window.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
     /// From 0.
@@ -174,7 +175,7 @@ pub struct Window {
 }
 
 /// A window against its goals.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GoalsMet {
     /// The goals of a request; null without any.
@@ -184,7 +185,7 @@ pub struct GoalsMet {
 }
 
 /// How many requests met their goals.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Goodput {
     /// Metric and its limit in ms; ttft, ttfo and e2e from due in open loop, the others gross.
@@ -210,7 +211,7 @@ pub struct Goodput {
 }
 
 /// One goal of a window.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LimitMet {
     /// `ttft.p99`, `failed`, ..
@@ -227,7 +228,7 @@ pub struct LimitMet {
 
 /// What the server counted, from just before a window to just after it: warm-up, failed requests and other clients'
 /// included. What it does not serve, or what was reset, is null.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServerActivity {
     /// Scrapes answered while the window was open.
@@ -276,7 +277,7 @@ pub struct ServerActivity {
 
 /// Requests by what became of them. `due = not_sent + sent`, `sent = dropped + kept`,
 /// `kept = ok + failed + censored`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Requests {
     /// All of them.
@@ -321,7 +322,7 @@ impl Requests {
 }
 
 /// Requests in flight from the window's opening to its close.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InFlight {
     /// Over time.
@@ -335,7 +336,7 @@ pub struct InFlight {
 }
 
 /// Sums over kept requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokenSums {
     /// Prompt.
@@ -350,7 +351,7 @@ pub struct TokenSums {
 
 /// Work per s between two moments, warm-up and failed requests' tokens included. In closed loop from the first to the
 /// last moment at full concurrency, else from the opening to the due of the last arrival (or of the first not sent).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Throughput {
     /// From the window's opening.
@@ -370,7 +371,7 @@ pub struct Throughput {
 }
 
 /// Work per s of the whole window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rates {
     /// Ok requests that ended in it.
@@ -382,7 +383,7 @@ pub struct Rates {
 }
 
 /// Latency of the ok requests.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Metrics {
     /// Time to first token.
@@ -412,7 +413,7 @@ pub struct Metrics {
 }
 
 /// Columns of a metric that starts with the send.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FromDue {
     /// What the client saw.
@@ -429,7 +430,7 @@ pub struct FromDue {
 
 /// Net without kernel stamps: gross less the calibrated tare. Means subtract; percentiles have bounds that hold
 /// however tare and server depend on each other, and for the tare of either neighbouring step. In ms.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CalibratedNet {
     /// Mean of gross less the middle of the mean tares of the two neighbouring steps; null without its error.
@@ -449,7 +450,7 @@ pub struct CalibratedNet {
 }
 
 /// Columns of a metric between two events; tare is signed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Between {
     /// What the client saw.
@@ -461,7 +462,7 @@ pub struct Between {
 }
 
 /// Opening a connection, of the requests one was opened for.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Connect {
     /// Name resolution.
@@ -473,7 +474,7 @@ pub struct Connect {
 }
 
 /// Figures of one column.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Distribution {
     /// Values.
@@ -513,7 +514,7 @@ pub struct Distribution {
 }
 
 /// Percentiles of one end of net's interval, in ms.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ends {
     /// Median.
@@ -529,7 +530,7 @@ pub struct Ends {
 }
 
 /// Time to first token by the state of the connection.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ByConn {
     /// A connection that had carried a request.
@@ -541,7 +542,7 @@ pub struct ByConn {
 }
 
 /// One row of [`ByConn`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConnRow {
     /// Ok requests.
@@ -551,7 +552,7 @@ pub struct ConnRow {
 }
 
 /// What the client was doing.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Client {
     /// CPU time of the process per wall time; above 1 with several cores.
@@ -572,7 +573,7 @@ pub struct Client {
 
 /// What the client had to do, one definition for gates and `calibrate --check`. Rates are over the time of the
 /// throughput where that is 1 s or more, else over the whole window; warm-up and failed requests count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClientLoad {
     /// Requests submitted, per s.
@@ -586,7 +587,7 @@ pub struct ClientLoad {
 }
 
 /// How busy a worker thread was.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkerLoad {
     /// From 0.
@@ -617,7 +618,7 @@ pub struct WorkerLoad {
 
 /// Events that came together: a burst is a batch with those right after it that brought something which had arrived
 /// before that first batch was seen.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bursts {
     /// How many.
@@ -632,7 +633,7 @@ pub struct Bursts {
 }
 
 /// A signal of the client's fitness.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gate {
     /// Its name, e.g. `run_queue`.
@@ -657,7 +658,7 @@ pub struct Gate {
 
 /// The tare that a calibration of this host found at the steps around this event rate: of the one below and the one at
 /// or above, the smaller figure and the larger.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CalibratedTare {
     /// Token events per s of the window.
@@ -679,7 +680,7 @@ pub struct CalibratedTare {
 }
 
 /// Something a reader must know about a figure.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Verdict {
     /// A metric, `requests`, `tokens`, or `*` for all; `gap/short` is a class, `ttft@warm` a state of connection.
@@ -697,7 +698,7 @@ pub struct Verdict {
 }
 
 /// What follows from a verdict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VerdictKind {
     /// Null in the column.
@@ -711,7 +712,7 @@ pub enum VerdictKind {
 }
 
 /// Something a reader must know about the campaign.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunVerdict {
     /// Load point, or null.
@@ -725,7 +726,7 @@ pub struct RunVerdict {
 }
 
 /// Whether latency stayed what it was over a window. Made of gross, of ok requests in order of submit.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Steady {
     /// The gravest of both metrics.
@@ -737,7 +738,7 @@ pub struct Steady {
 }
 
 /// One metric of it. Kept requests, but for `warm_up`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SteadyMetric {
     /// Kept requests with a value.
@@ -763,7 +764,7 @@ pub struct SteadyMetric {
 }
 
 /// How long latency took to settle, by MSER-5 over all ok requests, the dropped ones included.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WarmUp {
     /// Ok requests looked at.
@@ -786,7 +787,7 @@ pub struct WarmUp {
 }
 
 /// Medians of the first and the last third of the requests.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Thirds {
     /// Of the first third, ms.
@@ -798,7 +799,7 @@ pub struct Thirds {
 }
 
 /// What requests remember of those before them, by rank.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Autocorrelation {
     /// Correlation of neighbours.
@@ -812,7 +813,7 @@ pub struct Autocorrelation {
 }
 
 /// Slices of equal time from the first kept submit to the last.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Slices {
     /// How many.
@@ -827,7 +828,7 @@ pub struct Slices {
 }
 
 /// Mann and Kendall's test and the slope of Theil and Sen over one percentile of the slices.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SliceTrend {
     /// Whether that is a drift.
@@ -849,7 +850,7 @@ pub struct SliceTrend {
 }
 
 /// A new level.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangePoint {
     /// Where its first slice begins, from the window's opening.
@@ -861,7 +862,7 @@ pub struct ChangePoint {
 }
 
 /// One of the first requests of a window.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FirstRequest {
     /// From 0.
@@ -877,7 +878,7 @@ pub struct FirstRequest {
 }
 
 /// How often a flag was raised.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlagCount {
     /// Requests that bear it.

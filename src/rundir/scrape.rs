@@ -1,10 +1,11 @@
 //! One line of `server-metrics.jsonl`: what the server said of itself at one moment, or why it did not.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A scrape, as it stands in the file. Its figures were taken between `at` and `at + took_ns`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ScrapeRow {
     /// When it was asked, ns from the campaign's start.
     pub at: u64,
@@ -32,7 +33,7 @@ impl ScrapeRow {
 }
 
 /// When a scrape was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Moment {
     /// Before the first window.

@@ -1,13 +1,14 @@
 //! One line of `trace.jsonl`: what one request of a replay was to be, the same in every window. The line's place, from 0,
 //! is its trace id.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Name of the file; only replays have it.
 pub const FILE: &str = "trace.jsonl";
 
 /// A request of a replay, as it stands in the file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TraceLine {
     /// When it arrives, in ns of the trace's own time from the first arrival. It is due after this divided by the load

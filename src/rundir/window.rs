@@ -1,9 +1,10 @@
 //! One line of `windows.jsonl`: the bounds of a window and the facts of its schedule.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A window, as it stands in the file. Times in ns from the campaign's start.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WindowRow {
     /// Run id.
     pub run: String,
@@ -46,7 +47,7 @@ pub struct WindowRow {
 }
 
 /// The load asked for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
     /// What decides when a request starts.
@@ -63,7 +64,7 @@ pub struct Load {
 }
 
 /// What decides when a request starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadModel {
     /// A slot that became free.
@@ -75,7 +76,7 @@ pub enum LoadModel {
 }
 
 /// Losses and repairs within one window, counts unless named otherwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counters {
     /// TX stamps that did not come within 100 ms.
     pub tx_stamps_missing: u64,
@@ -106,7 +107,7 @@ pub struct Counters {
 }
 
 /// A worker's accounting over one window.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkerShare {
     /// Worker thread, from 0.

@@ -3,12 +3,13 @@
 //! A comparison is about one change. What differs beside it must be harmless, or named.
 
 use super::arm::{Arm, RunDocuments};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 /// Whether a difference stands in the way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
     /// What the comparison is about.
@@ -22,7 +23,7 @@ pub enum Standing {
 }
 
 /// One way in which two runs differ.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Difference {
     /// The name by which it is accepted.
     pub name: &'static str,
@@ -167,6 +168,15 @@ pub fn between(a: &Arm, b: &Arm, named: &Named) -> Result<Vec<Difference>, NotCo
         };
     }
     refuse_if_any(format!("{} and {}", first_a.dir, first_b.dir), differences, true)
+}
+
+/// In what two plans differ that may move a number, in the order of [`names`]; `standing` is none that anybody named.
+pub fn of_plans(a: &RunDocuments, b: &RunDocuments) -> Vec<Difference> {
+    let no_arm = Arm { runs: Vec::new(), cells: Vec::new(), left_out: Vec::new() };
+    let mut differences = found(a, b, (&no_arm, &no_arm));
+    differences.retain(|d| rule(d.name) != Rule::Harmless);
+    differences.iter_mut().for_each(|d| d.standing = Standing::Refused);
+    differences
 }
 
 /// The runs of one arm must be one thing; only how often it was measured may differ.
@@ -366,7 +376,7 @@ fn plain(value: &Value) -> String {
 }
 
 fn short(text: &str) -> String {
-    let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let clean = crate::lettering::legible(&text.replace(char::is_control, " ")).into_owned();
     match clean.chars().count() > LONGEST {
         true => clean.chars().take(LONGEST - 2).collect::<String>() + "..",
         false => clean,

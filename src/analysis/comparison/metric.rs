@@ -183,7 +183,7 @@ impl Metric {
 }
 
 /// Unit of a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub enum Unit {
     /// ms.
     #[serde(rename = "ms")]

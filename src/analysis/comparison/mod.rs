@@ -28,6 +28,7 @@ use arm::{Arm, ArmCell, ArmWindow, Drift, NoFigure};
 use differences::{Difference, Standing};
 use metric::{Metric, Unit, change};
 use noise::Noise;
+use schemars::JsonSchema;
 use serde::Serialize;
 use verdict::{Evidence, Verdict, decide};
 
@@ -46,7 +47,7 @@ pub struct Settings {
 }
 
 /// How the windows of the arms lie in time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Design {
     /// Each arm on its own.
@@ -81,7 +82,7 @@ fn within_pairs(a: &[f64], b: &[f64]) -> Vec<f64> {
 }
 
 /// A comparison, as it is written.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Comparison {
     /// [`SCHEMA`].
     pub schema: &'static str,
@@ -104,7 +105,7 @@ pub struct Comparison {
 }
 
 /// A run, by name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RunName {
     /// Its directory, as given.
     pub dir: String,
@@ -117,7 +118,7 @@ pub struct RunName {
 }
 
 /// What was fixed before looking, and what follows from it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Rules {
     /// Compared, in this order.
     pub metrics: Vec<String>,
@@ -138,7 +139,7 @@ pub struct Rules {
 }
 
 /// One load point of both arms.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ComparedCell {
     /// The load.
     pub load: Load,
@@ -149,7 +150,7 @@ pub struct ComparedCell {
 }
 
 /// One metric at one load.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Row {
     /// As it was asked for.
     pub metric: String,
@@ -201,7 +202,7 @@ pub struct Row {
 }
 
 /// The figure of one window.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct WindowFigure {
     /// Its run.
     pub run_id: String,

@@ -94,7 +94,7 @@ pub struct Seen {
 }
 
 /// What a comparison like this one can show, and what would show more.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct Advice {
     /// Windows an arm (or pairs): what there are, or what the tests need where that is more.
     pub windows: usize,

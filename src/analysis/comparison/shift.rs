@@ -10,6 +10,7 @@ use super::verdict::ALPHA;
 use crate::analysis::percentiles::{self, Percentile};
 use crate::analysis::statistics::holm;
 use crate::analysis::statistics::permutation::ShiftTest;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Fewest windows an arm with which an interval exists.
@@ -34,7 +35,7 @@ pub fn deciles(mut values: Vec<i64>) -> Option<[f64; 9]> {
 }
 
 /// How each decile of a metric moved, B - A.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Shift {
     /// `ttft` or `e2e`.
     pub metric: &'static str,
@@ -49,7 +50,7 @@ pub struct Shift {
 }
 
 /// One decile.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Decile {
     /// `p10` to `p90`.
     pub name: String,

@@ -50,7 +50,29 @@ impl serde::Serialize for Verdict {
     }
 }
 
+impl schemars::JsonSchema for Verdict {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Verdict".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let all = Verdict::ALL.map(|verdict| verdict.to_string());
+        schemars::json_schema!({"description": "What a reader may take from a row.", "type": "string", "enum": all})
+    }
+}
+
 impl Verdict {
+    /// Every one, the first that holds is the verdict.
+    pub const ALL: [Verdict; 7] = [
+        Verdict::NoResultClient,
+        Verdict::NoResultUnstable,
+        Verdict::Equivalent,
+        Verdict::NotAClaim,
+        Verdict::Suggestive,
+        Verdict::Supported,
+        Verdict::Inconclusive,
+    ];
+
     /// Whether the comparison could be made at all.
     pub fn is_result(self) -> bool {
         !matches!(self, Verdict::NoResultClient | Verdict::NoResultUnstable)

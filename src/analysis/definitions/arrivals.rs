@@ -2,6 +2,7 @@
 
 use bench_engine::schedule::{ArrivalLaw, GapLaw};
 use bench_engine::units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::percentiles;
@@ -30,7 +31,7 @@ pub const UNSTAMPED: f64 = 0.01;
 pub const LAW_P: f64 = 0.01;
 
 /// Where some times lie.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Spread {
     /// Values.
@@ -66,7 +67,7 @@ pub fn gap_error(before: (u64, u64), after: (u64, u64)) -> i64 {
 }
 
 /// A test of Anderson and Darling on gaps between arrivals.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LawTest {
     /// Gaps tested.

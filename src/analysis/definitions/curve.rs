@@ -1,5 +1,6 @@
 //! What a percentile does as the load grows.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Metrics whose percentiles are followed over load.
@@ -10,7 +11,7 @@ pub const COLUMNS: [&str; 3] = ["gross", "net", "due"];
 pub const PERCENTILES: [&str; 3] = ["p50", "p95", "p99"];
 
 /// What the loads of a curve are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Over {
     /// Requests in flight, closed loop.
@@ -20,7 +21,7 @@ pub enum Over {
 }
 
 /// How a curve goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
     /// Never down, and up at least once.

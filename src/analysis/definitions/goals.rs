@@ -1,5 +1,6 @@
 //! Whether a request, or a window, keeps to its goals.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{e2e, millis, ntpot, stall, tpot, ttfo, ttft};
@@ -53,7 +54,7 @@ fn figure_ms(row: &Row, metric: RequestMetric, open: bool) -> Option<f64> {
 }
 
 /// What is to be said of a goal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// Its whole interval keeps to it.

@@ -3,6 +3,7 @@
 //! The limits of the gates come from the project's measurement rules: the seed's protocol (CPU 0.7), queueing theory
 //! (burst drain, busy fraction), and the rule that a client's share must stay below a tenth of what it measures.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A net interval wider than both: both ends are printed. Share of the high end, and ns.
@@ -52,7 +53,7 @@ impl Limit {
 }
 
 /// What a gate says of a window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GateState {
     /// Within its limits.
@@ -179,6 +180,13 @@ pub fn width(lo_ms: f64, hi_ms: f64) -> Width {
     } else {
         Width::Narrow
     }
+}
+
+/// Share of a time that the hypervisor gave to others, both in ns; None over no time. Steal comes in ticks: over a short
+/// time one of them may be there by rounding alone.
+pub fn steal_share(stolen: u64, wall: u64) -> Option<f64> {
+    let rounding = if wall < STEAL_SPAN_NS { STEAL_TICK_NS } else { 0 };
+    super::share(stolen.saturating_sub(rounding), wall)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! The series is gross (what the client saw), of ok requests in order of `submit`, ties by value. Drift and change points
 //! are sought in slices of equal time from the first kept `submit` to the last: `p50` and `p95` of each slice.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::rules;
@@ -10,7 +11,7 @@ use crate::analysis::statistics::trend::Trend;
 use crate::analysis::statistics::{autocorrelation, levels};
 
 /// What can be said of a window's drift.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Drift {
     /// It rises or falls: p below [`rules::DRIFT_P`], the interval of the slope excludes 0, and it is large enough to

@@ -1,12 +1,13 @@
 //! By how many tokens lengths differ from those asked for.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Below this many values p05 and p95 are not defined.
 const TAILS_FROM: usize = 20;
 
 /// Where the differences `realised - asked` of a sample lie, in tokens. Quantiles are type 7, as all percentiles here.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LengthDifferences {
     /// Values.
@@ -30,7 +31,7 @@ pub struct LengthDifferences {
 }
 
 /// Counts of differences by their size in per cent of the length asked for; each value is in one of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PerCent {
     /// Shorter by more than 10 %.

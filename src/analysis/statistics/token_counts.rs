@@ -1,12 +1,13 @@
 //! Lengths of prompts and replies in tokens: where they lie, and how different they are.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Below this many values p10 and p90 are not defined.
 const TAILS_FROM: usize = 10;
 
 /// Where the lengths of a sample lie, in tokens. Quantiles are type 7, as all percentiles here.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokenCounts {
     /// Values.

@@ -8,12 +8,12 @@ use crate::rundir::run_json::{Client, ClientLoad, WorkerLoad};
 use crate::rundir::window::{WindowRow, WorkerShare};
 
 /// Samples by thread, in order of time.
-pub(super) struct Health {
+pub(in crate::analysis) struct Health {
     threads: BTreeMap<(String, u64), Vec<HealthRow>>,
 }
 
 impl Health {
-    pub(super) fn new(samples: Vec<HealthRow>) -> Self {
+    pub(in crate::analysis) fn new(samples: Vec<HealthRow>) -> Self {
         let mut threads: BTreeMap<(String, u64), Vec<HealthRow>> = BTreeMap::new();
         for sample in samples {
             threads.entry((sample.thread.clone(), sample.tid)).or_default().push(sample);
@@ -37,9 +37,14 @@ impl Health {
         }
     }
 
-    fn worker(&self, worker: &WorkerShare, bounds: &WindowRow) -> WorkerLoad {
+    /// Samples of a worker from the last before a window to the first after it; none when one of these is missing.
+    pub(in crate::analysis) fn of_worker(&self, worker: &WorkerShare, bounds: &WindowRow) -> &[HealthRow] {
         let thread = self.threads.get(&(format!("worker-{}", worker.worker), worker.tid));
-        let samples = thread.and_then(|samples| around(samples, bounds)).unwrap_or_default();
+        thread.and_then(|samples| around(samples, bounds)).unwrap_or_default()
+    }
+
+    fn worker(&self, worker: &WorkerShare, bounds: &WindowRow) -> WorkerLoad {
+        let samples = self.of_worker(worker, bounds);
         let cpu = |s: &HealthRow| Some(s.cpu_ns);
         WorkerLoad {
             worker: worker.worker,
@@ -76,12 +81,9 @@ fn worst(samples: &[HealthRow], span: u64, counter: Counter) -> Option<f64> {
     worst_by(samples, span, |from, to| rate(from, to, counter))
 }
 
-/// Steal comes in ticks: over a short time one of them may be there by rounding alone.
 fn worst_steal(samples: &[HealthRow]) -> Option<f64> {
     worst_by(samples, rules::WORST_CPU_NS, |from, to| {
-        let (stolen, wall) = (to.steal_ns?.saturating_sub(from.steal_ns?), to.t.saturating_sub(from.t));
-        let rounding = if wall < rules::STEAL_SPAN_NS { rules::STEAL_TICK_NS } else { 0 };
-        share(stolen.saturating_sub(rounding), wall)
+        rules::steal_share(to.steal_ns?.saturating_sub(from.steal_ns?), to.t.saturating_sub(from.t))
     })
 }
 

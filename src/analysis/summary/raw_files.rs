@@ -55,9 +55,9 @@ impl SummaryError {
     }
 }
 
-pub(super) struct Windows {
-    pub(super) rows: Vec<WindowRow>,
-    pub(super) tail: Option<u64>,
+pub(in crate::analysis) struct Windows {
+    pub(in crate::analysis) rows: Vec<WindowRow>,
+    pub(in crate::analysis) tail: Option<u64>,
 }
 
 pub(super) fn read_plan(dir: &Path) -> Result<Value, SummaryError> {
@@ -70,17 +70,17 @@ pub(super) fn read_plan(dir: &Path) -> Result<Value, SummaryError> {
     })
 }
 
-pub(super) fn read_windows(dir: &Path) -> Result<Windows, SummaryError> {
+pub(in crate::analysis) fn read_windows(dir: &Path) -> Result<Windows, SummaryError> {
     let (rows, tail) = read_lines(dir, "windows.jsonl")?;
     Ok(Windows { rows, tail })
 }
 
-pub(super) fn read_health(dir: &Path) -> Result<(Vec<HealthRow>, Option<u64>), SummaryError> {
+pub(in crate::analysis) fn read_health(dir: &Path) -> Result<(Vec<HealthRow>, Option<u64>), SummaryError> {
     read_lines(dir, "health.jsonl")
 }
 
 /// The scrapes of a server; none where no file of them is.
-pub(super) fn read_scrapes(dir: &Path) -> Result<(Vec<ScrapeRow>, Option<u64>), SummaryError> {
+pub(in crate::analysis) fn read_scrapes(dir: &Path) -> Result<(Vec<ScrapeRow>, Option<u64>), SummaryError> {
     let file = "server-metrics.jsonl";
     match dir.join(file).try_exists() {
         Ok(false) => Ok((Vec::new(), None)),
@@ -89,7 +89,7 @@ pub(super) fn read_scrapes(dir: &Path) -> Result<(Vec<ScrapeRow>, Option<u64>), 
 }
 
 /// Hands each row, its `h` and its line number on; gives the number of a half-written last line.
-pub(super) fn read_rows(
+pub(in crate::analysis) fn read_rows(
     dir: &Path,
     take: &mut dyn FnMut(Row, &str, u64) -> Result<(), SummaryError>,
 ) -> Result<Option<u64>, SummaryError> {

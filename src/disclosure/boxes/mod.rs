@@ -15,6 +15,7 @@ mod tests;
 mod timed;
 mod warm;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -25,7 +26,7 @@ use questions::QUESTIONS;
 pub const SCHEMA: &str = "tarebench.boxes/1";
 
 /// Always fifteen, in order.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Boxes {
     /// [`SCHEMA`].
@@ -35,7 +36,7 @@ pub struct Boxes {
 }
 
 /// One box.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Filled {
     /// 1 to 15.
@@ -52,7 +53,7 @@ pub struct Filled {
 }
 
 /// What the answer in a box rests on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// Measured in this campaign.
@@ -129,7 +130,7 @@ pub fn fill(facts: &Facts<'_>) -> Boxes {
 
 /// One line without control characters, whatever a server or a flag brought in.
 fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    crate::lettering::legible(&text.replace(char::is_control, " ")).into_owned()
 }
 
 impl Boxes {

@@ -1,0 +1,83 @@
+//! What every command shares with its terminal: standard output, signals, words about wrong usage.
+
+use crate::{INTERRUPTED, USAGE};
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Says what was wrong with the command line; the exit status for it.
+pub fn usage(words: impl std::fmt::Display) -> u8 {
+    eprintln!("error: {words}");
+    USAGE
+}
+
+/// Becomes true at the first interrupt or hang-up; the second one ends the process at once.
+pub fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut signals = vec![signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
+    if !ignores_hang_up() {
+        signals.push(signal_hook::consts::SIGHUP);
+    }
+    for signal in signals {
+        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), Arc::clone(&stop))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}
+
+/// Whether this process was started to outlive its terminal (`nohup`): the kernel's mask of ignored signals.
+fn ignores_hang_up() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|m| u64::from_str_radix(m.trim(), 16).ok())
+        .is_some_and(|m| m & (1 << (signal_hook::consts::SIGHUP - 1)) != 0)
+}
+
+/// Whether standard output gets colours: on a terminal, unless NO_COLOR is set to anything (<https://no-color.org>) or the
+/// terminal is a dumb one; elsewhere where CLICOLOR_FORCE is set to anything but 0.
+pub fn color() -> bool {
+    wants_color(std::io::stdout().is_terminal(), |name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+}
+
+fn wants_color(is_terminal: bool, variable: impl Fn(&str) -> Option<String>) -> bool {
+    match (variable("NO_COLOR"), variable("CLICOLOR_FORCE")) {
+        (Some(_), _) => false,
+        (None, Some(force)) if force != "0" => true,
+        _ => is_terminal && variable("TERM").is_none_or(|term| term != "dumb"),
+    }
+}
+
+/// Something that was to stand on standard output does not.
+static OUTPUT_LOST: AtomicBool = AtomicBool::new(false);
+
+/// Whether something that was to stand on standard output does not.
+pub fn output_lost() -> bool {
+    OUTPUT_LOST.load(Ordering::Relaxed)
+}
+
+/// Onto standard output. A reader that has gone away is no failure; a full disk is one.
+pub fn tell(text: &str) {
+    let mut out = std::io::stdout().lock();
+    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush())
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        OUTPUT_LOST.store(true, Ordering::Relaxed);
+        eprintln!("error: standard output cannot be written: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_for_terminals_and_those_who_ask() {
+        let asked = |is_terminal, set: &[(&str, &str)]| {
+            wants_color(is_terminal, |name| set.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
+        };
+        assert_eq!((asked(true, &[]), asked(false, &[])), (true, false));
+        assert!(!asked(true, &[("NO_COLOR", "1")]) && !asked(true, &[("NO_COLOR", "0"), ("CLICOLOR_FORCE", "1")]));
+        assert!(asked(false, &[("CLICOLOR_FORCE", "1")]) && !asked(false, &[("CLICOLOR_FORCE", "0")]));
+        assert!(!asked(true, &[("TERM", "dumb")]) && asked(true, &[("TERM", "xterm")]));
+    }
+}
