@@ -404,3 +404,63 @@ fn figures(of: &Campaign, bounds: &WindowRow, table: &mut Table) -> anyhow::Resu
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::specimen::request as specimen;
+    use crate::rundir::row::RowError;
+    use proptest::prelude::*;
+
+    fn read(text: &str) -> Vec<csv::StringRecord> {
+        csv::ReaderBuilder::new()
+            .has_headers(false)
+            .from_reader(text.as_bytes())
+            .records()
+            .map(Result::unwrap)
+            .collect()
+    }
+
+    #[test]
+    fn every_line_has_every_column() {
+        let row = specimen(1, 0);
+        assert_eq!(request(&row, true).len(), request_columns().len());
+        assert!(between(&row, true).all(|line| line.len() == GAP_COLUMNS.len()));
+        let at = |name: &str| request_columns().iter().position(|known| known == name).unwrap();
+        let line = request(&row, true);
+        // first token 5,040 us after due, submit at 10, wire at 25
+        let field = |name: &str| line[at(name)].as_str();
+        assert_eq!([field("ttft_gross"), field("ttft_net"), field("ttft_due")], ["5030000", "5000000", "5040000"]);
+        assert_eq!([field("ttft_tare"), field("upload"), field("tpot_gross")], ["25000", "5000", "1550000"]);
+        assert_eq!([field("end_seen"), field("dns")], ["8140000", ""]);
+    }
+
+    #[test]
+    fn gaps_stand_at_the_event_that_ends_them() {
+        let mut row = specimen(0, 0);
+        (row.chunks[1].4, row.chunks[1].5) = (0, 1);
+        let lines: Vec<Vec<String>> = between(&row, true).collect();
+        // the second event is the first of its choice; the third one's gap is from the first
+        let gross: Vec<&str> = lines.iter().map(|line| line[14].as_str()).collect();
+        assert_eq!(gross, ["", "", "3100000"]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_back_as_one_harmless_field(words in "\\PC{0,30}|[=+@\\-\\t\\r\\n \",;']{1,6}.{0,9}") {
+            let mut row = specimen(1, 0);
+            row.error = Some(RowError { class: "http_status".into(), text: words.clone() });
+            row.model_echo = Some(words.clone());
+            let mut table = Table::default();
+            table.line(request(&row, true)).unwrap();
+            let read = read(&table.part("x").unwrap().text);
+            prop_assert_eq!(read.len(), 1);
+            prop_assert_eq!(read[0].len(), request_columns().len());
+            let field = &read[0][9];
+            prop_assert!(!field.trim_start().starts_with(['=', '+', '-', '@']), "{:?}", field);
+            prop_assert!(!field.contains(char::is_control));
+            let kept: String = words.chars().map(|c| if c.is_control() || is_directional(c) { ' ' } else { c }).collect();
+            prop_assert!(field == kept || field.strip_prefix('\'') == Some(&kept), "{:?} {:?}", field, kept);
+        }
+    }
+}

@@ -150,3 +150,52 @@ fn whole_tpot(row: &Row) -> Columns<i64> {
     let net = of.net.map(|net| definitions::Net { lo: whole(net.lo), at: whole(net.at), hi: whole(net.hi) });
     Columns { gross: of.gross.map(whole), tare: of.tare.map(whole), net, due: None }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::specimen::{MS, Specimen, shift_answer};
+    use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn a_log_is_read_back_with_its_tags_counts_and_times(later in prop::collection::vec(0_u64..200_000 * MS, 1..40)) {
+            let dir = tempfile::tempdir().unwrap();
+            let mut specimen = Specimen::two_windows();
+            for (_, rows) in &mut specimen.windows {
+                for (row, later) in rows.iter_mut().zip(&later) {
+                    shift_answer(row, *later);
+                }
+            }
+            specimen.plan["started_at"] = "2026-01-01T00-00-00".into();
+            specimen.write(dir.path());
+            let of = Campaign::of_directory(dir.path()).unwrap();
+            let (mut format, mut expected) = (Format::default(), Vec::new());
+            super::super::measured::each_window(dir.path(), |_| true, |window| {
+                let counts = columns(&window).into_iter().filter(|(_, _, values)| !values.is_empty());
+                expected.extend(counts.map(|(metric, column, values)| {
+                    let kept = values.iter().filter(|value| **value >= 0);
+                    let largest = kept.clone().max().copied().unwrap_or(0);
+                    (format!("cell0-{metric}-{column}"), window.bounds.opened, kept.count() as u64, largest)
+                }));
+                format.window(&of, &window).map(drop)
+            }).unwrap();
+            let text = format.finish(&of).unwrap().remove(0).text;
+            let intervals = IntervalLogIterator::new(text.as_bytes()).filter_map(|entry| match entry.unwrap() {
+                LogEntry::Interval(interval) => Some(interval),
+                _ => None,
+            });
+            let read: Vec<_> = intervals.collect();
+            prop_assert_eq!(read.len(), expected.len());
+            for (interval, (tag, opened, _, largest)) in read.iter().zip(&expected) {
+                let found = interval.tag().unwrap();
+                prop_assert_eq!(found.as_str().trim_end_matches("-withheld"), tag);
+                prop_assert_eq!(interval.start_timestamp().as_millis(), u128::from(opened / MS));
+                let largest = *largest as f64 / 1e6;
+                prop_assert!((interval.max() - largest).abs() <= largest * 1e-3 + 1e-3, "{} {}", interval.max(), largest);
+            }
+        }
+    }
+}

@@ -33,7 +33,8 @@ pub fn find(run: &RunJson, cell: u32, window: u32) -> Option<&Window> {
 fn withheld(window: &Window) -> Vec<String> {
     let mut found = Vec::new();
     for verdict in window.verdicts.iter().filter(|verdict| verdict.kind == VerdictKind::Withheld) {
-        let sentence = format!("withheld: {}", verdict.text);
+        // some texts say it themselves
+        let sentence = format!("withheld: {}", verdict.text.strip_prefix("withheld: ").unwrap_or(&verdict.text));
         if !found.contains(&sentence) {
             found.push(sentence);
         }

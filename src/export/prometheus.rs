@@ -231,3 +231,24 @@ impl Page {
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn label_values_cannot_leave_their_quotes() {
+        let mut page = Page::default();
+        let hostile = "a\"} 1\nevil{x=\"\\";
+        page.put(INFO, &[("model", hostile)], Some(1.0));
+        page.put(INFO, &[("model", hostile)], Some(2.0));
+        page.put(DURATION, &[], Some(f64::NAN));
+        page.put(DURATION, &[], None);
+        let text = page.text();
+        let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(samples, [r#"tarebench_window_info{model="a\"} 1\nevil{x=\"\\"} 1"#]);
+        assert!(
+            text.starts_with("# HELP tarebench_window_info ") && text.contains("# TYPE tarebench_window_info gauge\n")
+        );
+    }
+}

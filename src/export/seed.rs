@@ -196,3 +196,22 @@ pub fn terms(window: &MeasuredWindow) -> Vec<Term> {
         ),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::specimen::{MS, failed, request, stamp};
+
+    #[test]
+    fn three_stamps_of_a_request() {
+        let mut row = request(1, 0);
+        let found = record(&row);
+        // taken at 5 us, first answer seen at 5.040 ms, the last word at 8.140 after a pause of 2.1
+        assert_eq!((found.ttft, found.max_gap, found.total), (Some(5.035), Some(2.1), Some(8.135)));
+        assert_eq!(found.speed, Some(3.0 / ((8.135 - 5.035) / 1e3)));
+        // thinking is no visible word
+        row.first_answer = Some(stamp(8 * MS + 25_000, 115_000));
+        assert_eq!((record(&row).ttft, record(&row).max_gap), (Some(8.135), None));
+        assert_eq!(record(&failed(row, "transport")).total, None);
+    }
+}

@@ -125,7 +125,7 @@ fn tarebench(window: &Window) -> Vec<Term> {
         unit: "ms",
     };
     let mut terms = vec![
-        term(START, "lateness", "first action (connect or submit) - due; open loop only", &metrics.lateness),
+        term(START, "lateness", "first action (connect or submit) - due", &metrics.lateness),
         term(
             TTFT,
             "ttft gross",
@@ -153,7 +153,7 @@ fn tarebench(window: &Window) -> Vec<Term> {
         term(E2E, "e2e gross", "last token event, seen - submit", &metrics.e2e.gross),
         term(E2E, "e2e net", "arrival of the same - on the wire", &metrics.e2e.net),
     ];
-    // open loop only: nothing is late where a free slot is the start
+    // nothing was sent that has a lateness
     terms.retain(|term| term.concept != START || term.n > 0);
     let figure = |concept, name, definition, n, mean, unit| Term {
         concept,

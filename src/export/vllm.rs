@@ -361,3 +361,102 @@ pub fn terms(window: &MeasuredWindow) -> Vec<Term> {
         },
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::specimen::{MS, Specimen, failed, request, stamp};
+    use crate::export::measured::each_window;
+    use serde_json::json;
+
+    /// What `vllm bench serve` would have written of the first window.
+    fn exported(mut specimen: Specimen) -> (String, Value) {
+        let dir = tempfile::tempdir().unwrap();
+        specimen.plan["started_at"] = "2026-01-01T00-00-00".into();
+        specimen.write(dir.path());
+        let of = Campaign::of_directory(dir.path()).unwrap();
+        let mut files = Vec::new();
+        each_window(
+            dir.path(),
+            |bounds| bounds.window == 0,
+            |window| {
+                files.extend(Format.window(&of, &window)?);
+                Ok(())
+            },
+        )
+        .unwrap();
+        let Exported { name, text } = files.remove(0);
+        (name, serde_json::from_str(&text).unwrap())
+    }
+
+    #[test]
+    fn figures_of_a_known_window() {
+        let mut specimen = Specimen::calm(2);
+        specimen.windows[0].1.truncate(2);
+        specimen.plan["environment"] = json!({"origin_monotonic_ns": 5_000_000_000_u64});
+        specimen.plan["model"] = "org/../a b\"\u{202e}".into();
+        specimen.plan["api"] = "chat".into();
+        let (name, of) = exported(specimen);
+        assert_eq!(name, "cell0-window0-infqps-concurrency1-a-b---20260101-000003.json");
+        // taken at 5 us; chunks seen at 5.040, 6.040 and 8.140 ms; the second request 10 ms later
+        assert_eq!(of["ttfts"], json!([0.005035, 0.005035]));
+        assert_eq!(of["itls"], json!([[0.001, 0.0021], [0.001, 0.0021]]));
+        assert_eq!(of["latencies"], json!([0.008135, 0.008135]));
+        assert_eq!(of["start_times"], json!([6.000005, 6.010005]));
+        assert_eq!(of["duration"], 0.018135);
+        let near = |key: &str, value: f64| {
+            let found = of[key].as_f64().unwrap();
+            assert!((found - value).abs() < 1e-9, "{key}: {found}");
+        };
+        near("mean_ttft_ms", 5.035);
+        near("median_itl_ms", 1.55);
+        near("p90_itl_ms", 2.1);
+        near("std_itl_ms", 0.55);
+        near("mean_tpot_ms", 1.55);
+        near("request_throughput", 2.0 / 0.018135);
+        near("output_throughput", 6.0 / 0.018135);
+        assert_eq!((&of["max_output_tokens_per_s"], &of["max_concurrent_requests"]), (&json!(6.0), &json!(2)));
+        assert_eq!((&of["request_rate"], &of["model_id"]), (&json!("inf"), &json!("org/../a b\"\u{202e}")));
+    }
+
+    #[test]
+    fn a_role_alone_ends_the_time_to_the_first_token() {
+        let mut specimen = Specimen::calm(2);
+        specimen.windows[0].1.truncate(1);
+        specimen.windows[0].1[0].first_event = Some(stamp(1_002 * MS, 0));
+        let (_, of) = exported(specimen);
+        assert_eq!(of["ttfts"], json!([0.001995]));
+        assert_eq!(of["itls"], json!([[0.00304, 0.001, 0.0021]]));
+    }
+
+    #[test]
+    fn a_request_held_ready_starts_when_it_is_due() {
+        let mut row = request(3, 100 * MS);
+        row.taken = Some(20 * MS);
+        assert_eq!(start(&row), 100 * MS);
+    }
+
+    #[test]
+    fn what_was_not_streamed_is_one_chunk() {
+        let mut specimen = Specimen::calm(2);
+        specimen.windows[0].1.truncate(1);
+        specimen.plan["stream"] = false.into();
+        let row = &mut specimen.windows[0].1[0];
+        (row.first_token, row.first_answer, row.chunks) = (None, None, Vec::new());
+        row.first_event = row.last_token;
+        let (_, of) = exported(specimen);
+        assert_eq!((&of["ttfts"], &of["itls"]), (&json!([0.008135]), &json!([[]])));
+        assert!(of["tarebench_marks"].as_str().unwrap().contains("not streamed"));
+    }
+
+    #[test]
+    fn nothing_answered_is_zeros_and_a_mark() {
+        let mut specimen = Specimen::calm(2);
+        for row in &mut specimen.windows[0].1 {
+            *row = failed(row.clone(), "transport");
+        }
+        let (_, of) = exported(specimen);
+        assert_eq!((&of["completed"], &of["failed"], &of["p99_ttft_ms"]), (&json!(0), &json!(100), &json!(0.0)));
+        assert_eq!(of["tarebench_valid"], false);
+    }
+}

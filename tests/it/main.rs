@@ -9,6 +9,7 @@ mod compare;
 mod disclosure;
 mod envelope;
 mod exhibits;
+mod exports;
 mod foreign_server;
 mod house_rules;
 mod interleave;
