@@ -374,9 +374,8 @@ impl Board {
         let p99 = p99.map_or_else(|| "n<100".to_owned(), |p99| latency(p99.millis_f64()));
         let voided = self.signals().iter().any(|s| s.state == GateState::Void && s.gate.voids().contains(&"gross"));
         let (mark, tone) = if voided { (" VOID", Tone::Void) } else { ("", Tone::Plain) };
-        let part = Part::new(8, format!("{name} gross p50 {p50}, p99 {p99} (n {}){mark}", count(n)))
-            .or(format!("{name} gross p50 {p50}, p99 {p99}{mark}"))
-            .or(format!("{name} gross {p50}, {p99}{mark}"));
+        let part = Part::new(8, format!("{name} gross p50 {p50} p99 {p99} (n {}){mark}", count(n)))
+            .or(format!("{name} gross p50 {p50} p99 {p99}{mark}"));
         Some(part.toned(tone))
     }
 
@@ -410,7 +409,7 @@ impl Board {
             let (running, waiting) = (figure(running), figure(waiting));
             parts.push(
                 Part::new(4, format!("server {running} running, {waiting} waiting"))
-                    .or(format!("server {running}+{waiting}")),
+                    .or(format!("server {running}, {waiting} wait")),
             );
         }
         parts

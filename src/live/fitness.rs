@@ -77,8 +77,11 @@ impl Fitness {
         for samples in self.workers.values() {
             let (Some(first), Some(last)) = (samples.front(), samples.back()) else { continue };
             let of = |from: &HealthRow| Some(share(from, last)? as f64 / (last.t - from.t) as f64);
-            let slice = samples.iter().rev().find(|s| last.t.saturating_sub(s.t) >= least);
-            whole = larger(whole, slice.and_then(of));
+            // as the gate itself: from each sample to the first one that is late enough
+            let before = samples.iter().rev().nth(1).map_or(0, |s| s.t);
+            let ends_here = |s: &&HealthRow| last.t.saturating_sub(s.t) >= least && before.saturating_sub(s.t) < least;
+            whole =
+                samples.iter().filter(ends_here).filter_map(of).fold(whole, |worst, share| larger(worst, Some(share)));
             let soon = last.t.saturating_sub(first.t) >= SOON && gate != Gate::Steal;
             part = larger(part, Some(first).filter(|_| soon).and_then(of));
         }

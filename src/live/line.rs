@@ -4,6 +4,8 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Between two parts.
 const BETWEEN: &str = "  ";
+/// Parts with no more `keep` than this are not worth a shorter word elsewhere.
+const ADORNMENT: u8 = 3;
 
 /// How a part looks where colours are wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,29 +68,28 @@ pub fn line(parts: &[Part], width: usize, color: bool) -> String {
     line
 }
 
-/// Shortens from the least wanted part on, then leaves out, then lets what is left have its longer words back.
+/// Leaves out what only adorns; then shortens, then leaves out the rest, from the least wanted part on; then gives back
+/// what there is room for after all, to the most wanted first.
 fn fit(parts: &[Part], width: usize) -> Vec<(String, Tone)> {
     // which wording of each part; None: left out
     let mut chosen: Vec<Option<usize>> = vec![Some(0); parts.len()];
+    let mut by_want: Vec<usize> = (0..parts.len()).collect();
+    by_want.sort_by_key(|&i| u8::MAX - parts[i].keep);
+    let adorns = |i: usize| parts[i].keep <= ADORNMENT;
     let fits = |chosen: &[Option<usize>]| columns_of(parts, chosen) <= width;
-    let left = |chosen: &[Option<usize>]| chosen.iter().flatten().count();
     while !fits(&chosen) {
-        let least = |can: &dyn Fn(usize, usize) -> bool| {
-            let these = (0..parts.len()).filter(|&i| chosen[i].is_some_and(|form| can(i, form)));
-            these.min_by_key(|&i| (parts[i].keep, usize::MAX - i))
-        };
-        if let Some(i) = least(&|i, form| form + 1 < parts[i].forms.len()) {
-            chosen[i] = chosen[i].map(|form| form + 1);
-        } else if let (Some(i), true) = (least(&|_, _| true), left(&chosen) > 1) {
-            chosen[i] = None;
-        } else {
-            break;
+        let there = || by_want.iter().rev().copied().filter(|&i| chosen[i].is_some());
+        let shorter = there().find(|&i| chosen[i].is_some_and(|form| form + 1 < parts[i].forms.len()));
+        match (there().find(|&i| adorns(i)), shorter, there().next()) {
+            _ if there().count() == 1 && shorter.is_none() => break,
+            (Some(i), _, _) if there().count() > 1 => chosen[i] = None,
+            (_, Some(i), _) => chosen[i] = chosen[i].map(|form| form + 1),
+            (_, None, Some(i)) => chosen[i] = None,
+            (_, None, None) => break,
         }
     }
-    let mut by_want: Vec<usize> = (0..parts.len()).filter(|&i| chosen[i].is_some()).collect();
-    by_want.sort_by_key(|&i| u8::MAX - parts[i].keep);
-    for i in by_want {
-        for form in 0..chosen[i].unwrap_or(0) {
+    for &i in &by_want {
+        for form in 0..chosen[i].unwrap_or(parts[i].forms.len()) {
             let mut longer = chosen.clone();
             longer[i] = Some(form);
             if fits(&longer) {
@@ -145,9 +146,15 @@ mod tests {
     #[test]
     fn parts_are_shortened_then_left_out() {
         assert_eq!(line(&parts(), 80, false), "in flight 50 of 50  model  24.9 requests/s");
-        assert_eq!(line(&parts(), 41, false), "in flight 50 of 50  model  24.9/s");
-        assert_eq!(line(&parts(), 28, false), "in flight 50  model  24.9/s");
-        assert_eq!(line(&parts(), 26, false), "in flight 50 of 50  24.9/s", "the room of what went is used");
+        assert_eq!(line(&parts(), 41, false), "in flight 50 of 50  24.9 requests/s", "what adorns goes first");
+        assert_eq!(
+            line(&parts(), 34, false),
+            "in flight 50 of 50  model  24.9/s",
+            "and comes back where there is room"
+        );
+        assert_eq!(line(&parts(), 32, false), "in flight 50 of 50  24.9/s");
+        assert_eq!(line(&parts(), 25, false), "in flight 50  24.9/s");
+        assert_eq!(line(&parts(), 18, false), "in flight 50 of 50", "the room of what went is used");
         assert_eq!(line(&parts(), 12, false), "in flight 50");
         assert_eq!(line(&parts(), 5, false), "in fl");
         assert_eq!(line(&[], 5, false), "");

@@ -87,7 +87,7 @@ fn a_whole_view() {
     let expected = [
         "window 2/4  load 1/3: closed loop, 50 at once  llama-3.1-8b",
         "[##########..........]  160 of 310 requests  3 failed (timeout 2, http_status 1)  8 s, about 7 s left",
-        "in flight 50 of 50  20.0 requests/s  1,204 tokens/s  ttft gross p50 52.0 ms, p99 81.0 ms (n 157)",
+        "in flight 50 of 50  20.0 requests/s  1,204 tokens/s  ttft gross p50 52.0 ms p99 81.0 ms (n 157)",
         "client cpu 78.0 % warn  run queue 0.3 %  late p99 1.20 ms VOID  server 48 running, 2 waiting",
     ];
     assert_eq!(shown, expected);
@@ -99,12 +99,10 @@ fn a_narrow_view_keeps_what_matters() {
     let expected = [
         "arm b  window 2/4  load 1/3: closed loop, 50 at once",
         "160 of 310 requests  3 failed  8 s, about 7 s left",
-        "in flight 50  20.0 req/s  ttft gross p50 52.0 ms, p99 81.0 ms",
-        "cpu 78.0 % warn  run queue 0.3 %  late p99 1.20 ms VOID",
+        "in flight 50  20.0 req/s  ttft gross p50 52.0 ms p99 81.0 ms",
+        "client cpu 78.0 % warn  queue 0.3 %  late p99 1.20 ms VOID",
     ];
-    assert_eq!(shown[..2], expected[..2]);
-    assert!(shown.iter().all(|line| columns(line) <= 60), "{shown:#?}");
-    assert!(shown[2].contains("ttft gross") && shown[3].contains("VOID") && shown[3].contains("warn"), "{shown:#?}");
+    assert_eq!(shown, expected);
 }
 
 #[test]
@@ -130,10 +128,10 @@ fn gross_is_marked_while_a_gate_takes_it_away() {
     let latency = Some(Quantiles { n: 99, p50: ms(52), p99: None });
     let seen = Counts { sight: Sight { rows: 99, latency, ..Sight::default() }, ..counts(0, 0) };
     board.take(at(1_000), seen);
-    assert!(board.lines(at(1_000), 120, false)[2].ends_with("ttft gross p50 52.0 ms, p99 n<100 (n 99)"));
+    assert!(board.lines(at(1_000), 120, false)[2].ends_with("ttft gross p50 52.0 ms p99 n<100 (n 99)"));
     board.health(&[sample(1_000, 900, 0)]);
     let marked = board.lines(at(1_000), 120, true);
-    assert!(marked[2].ends_with("\x1b[31mttft gross p50 52.0 ms, p99 n<100 (n 99) VOID\x1b[0m"), "{marked:?}");
+    assert!(marked[2].ends_with("\x1b[31mttft gross p50 52.0 ms p99 n<100 (n 99) VOID\x1b[0m"), "{marked:?}");
 }
 
 #[test]
