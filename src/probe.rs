@@ -82,6 +82,7 @@ impl OneRequest {
                 origin: SystemClock.now(),
                 stamps: if found.stamps { StampSource::Kernel } else { StampSource::User },
                 secret: self.secret.as_deref(),
+                load_slots: vec![1],
                 out: &mut lines,
                 canary_out: None,
             };

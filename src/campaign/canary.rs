@@ -39,6 +39,11 @@ const READY_PER_WORKER: usize = 2;
 /// Job ids of the canary have this bit, those of the load never: they are a window's number and a trace id.
 const JOB_IDS: u64 = 1 << 63;
 
+/// Whether a job is a canary's.
+pub(super) fn is_canary(job: u64) -> bool {
+    job & JOB_IDS != 0
+}
+
 /// The canary's mock, and how it is spoken to. Nothing of the target's headers, key or body is known here.
 pub(super) struct Canary {
     mock: MockChild,

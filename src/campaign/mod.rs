@@ -35,6 +35,7 @@ use bench_engine::io::uring::RingError;
 use length_probe::Lengths;
 use serde_json::Value;
 use server::{fetch_log, find_server};
+use std::cell::RefCell;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -261,8 +262,11 @@ fn measure(
     stop: &Arc<AtomicBool>,
     voice: &Voice,
 ) -> anyhow::Result<Vec<Measured>> {
-    let campaigns: Vec<Campaign<'_>> = arms.iter().map(|arm| Campaign { arm, stop, voice }).collect();
+    let live = RefCell::new(windows::live_view(&arms, voice)?);
+    let campaigns: Vec<Campaign<'_>> = arms.iter().map(|arm| Campaign { arm, stop, live: &live }).collect();
     let ran = windows::run(&campaigns, sequence)?;
+    drop(campaigns);
+    drop(live);
     for failed in ran.canary_failed.into_iter().filter(|failed| *failed > 0) {
         voice.say(format!(
             "WARNING: {failed} requests of the canary failed, and after {} it was fed no more: is its mock gone? \
@@ -270,7 +274,6 @@ fn measure(
             canary::MOST_FAILED
         ));
     }
-    drop(campaigns);
     if let Some(tokenizer) = arms.first().and_then(|arm| arm.plan.tokenizer.as_ref())
         && tokenizer.missed() > 0
     {

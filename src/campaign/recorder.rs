@@ -2,7 +2,8 @@
 //! `requests.jsonl`, and `canary.jsonl` when there is a canary. It runs on the control core and takes the clock pairs as well.
 
 use super::feeder::Tickets;
-use super::{RowFile, Ticket};
+use super::{RowFile, Ticket, canary};
+use crate::live::seen::{Seen, Sight, Watched};
 use crate::reading::{FinishedRow, Place, Reading};
 use crate::rundir::chain::Chain;
 use crate::rundir::row::{Outcome, Row, StampSource};
@@ -32,11 +33,13 @@ pub struct Tally {
     pub tx_stamps_missing: AtomicU64,
     /// Stamps later than their reading.
     pub out_of_order: AtomicU64,
+    /// Token events of the load read so far, those of requests that still run included.
+    pub token_events: AtomicU64,
 }
 
 impl Tally {
     fn clear(&self) {
-        for n in [&self.rows, &self.failed, &self.tx_stamps_missing, &self.out_of_order] {
+        for n in [&self.rows, &self.failed, &self.tx_stamps_missing, &self.out_of_order, &self.token_events] {
             n.store(0, Ordering::Relaxed);
         }
     }
@@ -59,6 +62,10 @@ pub struct Desk {
     pub canary_failed: AtomicU64,
     /// Writing failed: the run must end.
     pub broken: AtomicBool,
+    /// Requests of the load that are over and wait for their clock pair or stamp.
+    pub waiting: AtomicU64,
+    /// What a live view tells of the current window; None: nobody looks.
+    seen: Mutex<Option<Seen>>,
     /// The recorder is to sleep once nothing is left to record: another campaign has its turn.
     asleep: Mutex<bool>,
     woken: Condvar,
@@ -78,6 +85,18 @@ impl Desk {
     /// Before a window.
     pub fn begin_window(&self) {
         self.tally.clear();
+    }
+
+    /// Before a window that is looked at while it runs.
+    pub fn watch(&self, window: Watched) {
+        if let Ok(mut seen) = self.seen.lock() {
+            *seen = Some(Seen::of(window));
+        }
+    }
+
+    /// What is seen of it so far.
+    pub fn sight(&self) -> Sight {
+        self.seen.lock().ok().and_then(|seen| seen.as_ref().map(Seen::sight)).unwrap_or_default()
     }
 
     /// Lets the recorder sleep without looking up, as soon as everything is recorded.
@@ -123,6 +142,8 @@ pub struct Recorder<'a, W: Write> {
     pub stamps: StampSource,
     /// Must not appear in a record.
     pub secret: Option<&'a str>,
+    /// Slots of each worker that carry load: any beyond them is its canary's.
+    pub load_slots: Vec<u32>,
     /// `requests.jsonl`.
     pub out: W,
     /// `canary.jsonl`, when there is a canary. It has a hash chain of its own.
@@ -161,14 +182,23 @@ impl<W: Write> Recorder<'_, W> {
                 idle = false;
                 match message {
                     Message::Block { worker, conn, block } => {
-                        readings.entry((worker, conn)).or_default().block(block.filled());
+                        let reading = readings.entry((worker, conn)).or_default();
+                        let before = reading.token_events();
+                        reading.block(block.filled());
+                        if self.load_slots.get(worker as usize).is_some_and(|slots| conn < *slots) {
+                            self.count_tokens(before, reading.token_events());
+                        }
                         self.give_back(block);
                     }
                     Message::Finished(worker, mut finished) => {
                         let conn = finished.conn.unwrap_or(u32::MAX);
                         let mut reading = readings.remove(&(worker, conn)).unwrap_or_default();
                         if let Some(block) = finished.block.take() {
+                            let before = reading.token_events();
                             reading.block(block.filled());
+                            if !canary::is_canary(finished.job) {
+                                self.count_tokens(before, reading.token_events());
+                            }
                             self.give_back(block);
                         }
                         finished.request = None;
@@ -189,6 +219,8 @@ impl<W: Write> Recorder<'_, W> {
                     failure = self.record(done, &map, &mut chain, &mut canary_chain).err();
                 }
             }
+            let waits = |w: &&Waiting| self.canary_out.is_none() || !canary::is_canary(w.finished.job);
+            self.desk.waiting.store(waiting.iter().filter(waits).count() as u64, Ordering::Relaxed);
             if let (Some(_), false) = (&failure, self.desk.broken.load(Ordering::Relaxed)) {
                 self.desk.broken.store(true, Ordering::Release);
             }
@@ -230,6 +262,7 @@ impl<W: Write> Recorder<'_, W> {
     fn record(&mut self, done: Waiting, map: &ClockMap, chain: &mut Chain, canary_chain: &mut Chain) -> io::Result<()> {
         let ticket = self.tickets.lock().ok().and_then(|mut t| t.remove(&done.finished.job));
         let ticket = ticket.ok_or_else(|| io::Error::other("a request was finished that nobody made"))?;
+        let before = done.reading.token_events();
         let finished = self.read(done, &ticket, map);
         match (ticket.file, &mut self.canary_out) {
             (RowFile::Canary, Some(out)) => {
@@ -241,6 +274,7 @@ impl<W: Write> Recorder<'_, W> {
             (RowFile::Requests, _) => {
                 write_row(&mut self.out, &finished.row, chain)?;
                 self.publish(chain);
+                self.count_tokens(before, finished.row.token_events);
                 self.count(&finished);
                 Ok(())
             }
@@ -260,8 +294,17 @@ impl<W: Write> Recorder<'_, W> {
         done.reading.finish(&done.finished, &ticket.asked, place, map)
     }
 
+    fn count_tokens(&self, before: u32, now: u32) {
+        self.desk.tally.token_events.fetch_add(u64::from(now.saturating_sub(before)), Ordering::Relaxed);
+    }
+
     fn count(&self, finished: &FinishedRow) {
         let (row, tally) = (&finished.row, &self.desk.tally);
+        if let Ok(mut seen) = self.desk.seen.lock()
+            && let Some(seen) = seen.as_mut()
+        {
+            seen.take(row);
+        }
         let missing = self.stamps == StampSource::Kernel && row.sent.is_some() && row.wire_out.is_none();
         tally.tx_stamps_missing.fetch_add(u64::from(missing), Ordering::Relaxed);
         tally.out_of_order.fetch_add(u64::from(finished.out_of_order), Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! The server's own counters, read beside the load: by a thread of its own on the control core, so that a slow or dead
 //! `/metrics` costs a window nothing.
 
+use crate::live::board::Server;
 use crate::rundir::scrape::{Moment, ScrapeRow};
 use crate::target::metrics_source::MetricsSource;
 use anyhow::Context;
@@ -8,9 +9,9 @@ use bench_engine::clock::{Clock, SystemClock};
 use bench_engine::units::{Instant, Nanos};
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
@@ -42,6 +43,8 @@ pub(super) struct Scraper<'scope> {
     taken: Receiver<()>,
     /// Scrapes in a row that were not answered.
     unanswered: Arc<AtomicU32>,
+    /// The server's gauges as it last told them; None: it did not answer, or tells none.
+    gauges: Arc<Mutex<Option<Server>>>,
     thread: ScopedJoinHandle<'scope, anyhow::Result<()>>,
 }
 
@@ -59,11 +62,13 @@ impl<'scope> Scraper<'scope> {
         let (orders, told) = channel();
         let (done, taken) = channel();
         let unanswered = Arc::<AtomicU32>::default();
-        let mut log = ScrapeLog { source, origin, out, unanswered: Arc::clone(&unanswered) };
+        let gauges = Arc::<Mutex<Option<Server>>>::default();
+        let mut log =
+            ScrapeLog { source, origin, out, unanswered: Arc::clone(&unanswered), gauges: Arc::clone(&gauges) };
         let thread = std::thread::Builder::new()
             .name("metrics".to_owned())
             .spawn_scoped(scope, move || log.follow(&told, &done))?;
-        Ok(Scraper { orders, taken, unanswered, thread })
+        Ok(Scraper { orders, taken, unanswered, gauges, thread })
     }
 
     /// Scrapes before the first window, and waits for it.
@@ -103,6 +108,11 @@ impl<'scope> Scraper<'scope> {
         self.thread.join().map_err(|_| anyhow::anyhow!("the reader of /metrics ended unexpectedly"))?
     }
 
+    /// What the server works on and keeps waiting, as it told last.
+    pub(super) fn gauges(&self) -> Option<Server> {
+        self.gauges.lock().map_or(None, |gauges| *gauges)
+    }
+
     /// Who has not answered twice is not waited for.
     fn is_answered(&self) -> bool {
         self.unanswered.load(Ordering::Relaxed) < 2
@@ -120,6 +130,7 @@ struct ScrapeLog<'a, W> {
     origin: Instant,
     out: W,
     unanswered: Arc<AtomicU32>,
+    gauges: Arc<Mutex<Option<Server>>>,
 }
 
 /// A window that is being scraped.
@@ -175,6 +186,11 @@ impl<W: Write> ScrapeLog<'_, W> {
         let line = serde_json::to_string(&row)? + "\n";
         let unanswered = if row.error.is_some() { self.unanswered.load(Ordering::Relaxed) + 1 } else { 0 };
         self.unanswered.store(unanswered, Ordering::Relaxed);
+        let gauge = |name: &str| row.metrics.get(name).copied();
+        let (running, waiting) = (gauge("requests_running"), gauge("requests_waiting"));
+        if let Ok(mut gauges) = self.gauges.lock() {
+            *gauges = (running.is_some() || waiting.is_some()).then_some(Server { running, waiting });
+        }
         self.out.write_all(line.as_bytes()).with_context(|| format!("{FILE} cannot be written"))
     }
 }

@@ -5,9 +5,13 @@ use super::arm::Arm;
 use super::feeder::{Feeder, Tickets};
 use super::recorder::{self, Recorder};
 use super::scraper::{self, Scraper};
-use super::{Voice, health};
+use super::{Voice, canary, health};
 use crate::evidence::CANARY;
 use crate::interleave::{self, Sequence};
+use crate::live::Live;
+use crate::live::board::{Counts, End, Facts, Window};
+use crate::live::course::Course;
+use crate::live::seen::Watched;
 use crate::load_point::Cell;
 use crate::report::terminal;
 use crate::rundir::window::{Counters, LoadModel, WindowRow, WorkerShare};
@@ -19,6 +23,7 @@ use bench_engine::conn::KeepAlive;
 use bench_engine::engine::{WorkerInfo, keep_alive_of, spread};
 use bench_engine::units::{Instant, Nanos};
 use bench_engine::worker::WindowReport;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -36,7 +41,7 @@ const TICK: Duration = Duration::from_millis(20);
 pub(super) struct Campaign<'a> {
     pub(super) arm: &'a Arm<'a>,
     pub(super) stop: &'a AtomicBool,
-    pub(super) voice: &'a Voice,
+    pub(super) live: &'a RefCell<Live>,
 }
 
 /// How the windows ended.
@@ -125,7 +130,7 @@ fn rounds(
                 if row.interrupted {
                     let by_user = stop.load(Ordering::Relaxed);
                     if let (false, Some(limit)) = (by_user, campaign.arm.plan.stop_at_failed) {
-                        campaign.voice.say(format!("the run ends here: --stop-at-failed {limit} is reached"));
+                        campaign.say(format!("the run ends here: --stop-at-failed {limit} is reached"));
                     }
                     return Ok(by_user);
                 }
@@ -145,16 +150,46 @@ fn rest(campaigns: &[Campaign<'_>], files: &mut [Files]) -> anyhow::Result<()> {
     let gap = Nanos::from_secs_f64(campaigns[0].arm.plan.gap_between_windows_s).unwrap_or(Nanos::ZERO);
     let until = SystemClock.now() + gap;
     let mut next_sample = vec![SystemClock.now(); campaigns.len()];
+    campaigns[0].live.borrow_mut().rest(SystemClock.now(), until);
     while SystemClock.now() < until && !campaigns[0].stop.load(Ordering::Relaxed) {
         for ((campaign, files), next) in campaigns.iter().zip(files.iter_mut()).zip(&mut next_sample) {
             campaign.sample_when_due(next, files)?;
         }
+        campaigns[0].live.borrow_mut().tick(SystemClock.now(), Counts::default);
         std::thread::sleep(TICK);
     }
     Ok(())
 }
 
+/// Tells of the windows of all arms while they run.
+pub(super) fn live_view(arms: &[Arm<'_>], voice: &Voice) -> anyhow::Result<Live> {
+    let plan = arms[0].plan;
+    let length =
+        |cell: &Cell| last_due(cell).map(|last| last.max(Nanos::from_secs_f64(plan.min_duration_s).unwrap_or(last)));
+    let planned = plan.cells.iter().map(length).collect();
+    let gap = Nanos::from_secs_f64(plan.gap_between_windows_s).unwrap_or(Nanos::ZERO);
+    let facts = Facts {
+        model: arms[0].server.model.clone(),
+        max_failed: plan.max_failed,
+        course: Course::new(planned, plan.windows, arms.len() as u32, gap),
+    };
+    Ok(Live::start(voice, plan.output.quiet || plan.output.json, facts)?)
+}
+
+/// From a window's opening to the last request of its schedule; None in closed loop.
+fn last_due(cell: &Cell) -> Option<Nanos> {
+    match cell {
+        Cell::Closed { .. } => None,
+        Cell::Open(open) => Nanos::from_secs_f64(open.last_due_s),
+        Cell::Trace(replay) => Nanos::from_secs_f64(replay.last_due_s),
+    }
+}
+
 impl Campaign<'_> {
+    fn say(&self, words: impl AsRef<str>) {
+        self.live.borrow().say(words);
+    }
+
     fn create(&self, name: &str) -> anyhow::Result<File> {
         let path = self.arm.dir.join(name);
         File::create(&path).with_context(|| path.display().to_string())
@@ -199,6 +234,7 @@ impl Campaign<'_> {
             origin: self.arm.origin,
             stamps: self.arm.stamps,
             secret: self.arm.server.secret.as_deref(),
+            load_slots: spread(self.arm.plan.most_connections(), self.arm.workers.len() as u32),
             out: BufWriter::with_capacity(1 << 18, self.create("requests.jsonl")?),
             canary_out: canary_out.map(BufWriter::new),
         })
@@ -208,20 +244,22 @@ impl Campaign<'_> {
         &self,
         place: WindowPlace<'_>,
         prompts: &PromptMaker,
-        Books { tickets, desk }: &Books,
+        books: &Books,
         scraper: Option<&Scraper<'_>>,
         files: &mut Files,
     ) -> anyhow::Result<WindowRow> {
         let Arm { shared, engine, canary, plan, .. } = self.arm;
+        let Books { tickets, desk } = books;
         let workers = self.arm.workers.len() as u32;
         let slots = spread(place.cell.slots(), workers);
+        self.announce(place, desk);
         let prepared = engine.prepare(&spread(place.cell.opened_ahead(), workers))?;
         if let Some(failure) = prepared.iter().find_map(|p| p.failure) {
             let opened: u32 = prepared.iter().map(|p| p.opened).sum();
             if place.serial == 0 && opened == 0 {
                 bail!("no connection could be opened for the first window: {failure}");
             }
-            self.voice.say(format!("WARNING: not all connections could be opened ahead: {failure}"));
+            self.say(format!("WARNING: not all connections could be opened ahead: {failure}"));
         }
         desk.begin_window();
         shared.stop.store(false, Ordering::Relaxed);
@@ -274,6 +312,7 @@ impl Campaign<'_> {
                 opened = SystemClock.now() + LEAD;
                 opened_at.store(opened.ns(), Ordering::Release);
                 engine.begin(place.cell.load(), &slots, opened)?;
+                self.live.borrow_mut().open(opened);
                 scraper.into_iter().for_each(|s| s.opened(place.index, place.window, opened));
                 while !engine.poll_window(&mut reports)? {
                     let failed = desk.tally.failed.load(Ordering::Relaxed);
@@ -284,6 +323,8 @@ impl Campaign<'_> {
                     }
                     tend_canary();
                     self.sample_when_due(&mut next_sample, files)?;
+                    let now = SystemClock.now();
+                    self.live.borrow_mut().tick(now, || self.counts(place, now, opened, books, scraper));
                     std::thread::sleep(TICK);
                 }
                 Ok(())
@@ -299,6 +340,7 @@ impl Campaign<'_> {
             made.context(OUT_OF_REQUESTS)
         })?;
         let closed = SystemClock.now();
+        self.live.borrow_mut().close(closed);
         scraper.into_iter().for_each(|s| s.closed(place.index, place.window));
         self.sample(files)?;
         let unsent = feeder.leave_unsent(made, opened, closed).context(OUT_OF_REQUESTS)?;
@@ -308,8 +350,66 @@ impl Campaign<'_> {
         let waits = shared.reader_waits.load(Ordering::Relaxed) - waits_before;
         let counters = self.counters(&reports, desk, steps_before, waits);
         let row = self.window_row(place, opened, closed, rows, counters, &reports, desk);
+        self.live.borrow_mut().end(SystemClock.now());
         self.tell(&row, &reports, desk);
         Ok(row)
+    }
+
+    /// To whoever looks on: which window is made ready, and what the recorder shall see of it.
+    fn announce(&self, place: WindowPlace<'_>, desk: &recorder::Desk) {
+        let plan = self.arm.plan;
+        let recorded = place.cell.recorded();
+        let mut live = self.live.borrow_mut();
+        if live.is_told() {
+            desk.watch(Watched {
+                streamed: plan.stream,
+                scheduled: recorded.model != LoadModel::Closed,
+                cap: recorded.concurrency,
+                hosts: plan.shard.map_or(1, |shard| shard.of),
+            });
+        }
+        let end = match last_due(place.cell) {
+            Some(last_due) => End::Schedule { last_due },
+            None => End::Number { at_least: Nanos::from_secs_f64(plan.min_duration_s).unwrap_or(Nanos::ZERO) },
+        };
+        let window = Window {
+            arm: self.arm.side.map(|side| side.name()),
+            load_point: place.index as usize,
+            window: place.window,
+            load: terminal::load(&recorded),
+            planned: plan.requests_of_window(place.cell),
+            slots: place.cell.slots(),
+            end,
+            streamed: plan.stream,
+            spin: plan.spin,
+        };
+        live.prepare(SystemClock.now(), window);
+    }
+
+    /// How the window stands at `now`, from what is there anyway: no worker is asked.
+    fn counts(
+        &self,
+        place: WindowPlace<'_>,
+        now: Instant,
+        opened: Instant,
+        Books { tickets, desk }: &Books,
+        scraper: Option<&Scraper<'_>>,
+    ) -> Counts {
+        let of_load = |job: &&u64| self.arm.canary.is_none() || !canary::is_canary(**job);
+        let made = tickets.lock().map_or(0, |tickets| tickets.keys().filter(of_load).count() as u64);
+        let ready = self.arm.shared.supply.len() as u64;
+        let over = desk.waiting.load(Ordering::Relaxed);
+        // under a schedule each worker with a free slot holds the next request until it is due
+        let held =
+            last_due(place.cell).filter(|last| now < opened + *last).map_or(0, |_| self.arm.workers.len() as u64);
+        let slots = u64::from(place.cell.slots());
+        let taken = made.saturating_sub(ready + over);
+        Counts {
+            sight: desk.sight(),
+            token_events: desk.tally.token_events.load(Ordering::Relaxed),
+            in_flight: if taken >= slots { slots } else { taken.saturating_sub(held) },
+            server: scraper.and_then(Scraper::gauges),
+        }
     }
 
     /// Every request that was due becomes a row.
@@ -391,7 +491,7 @@ impl Campaign<'_> {
     fn tell(&self, row: &WindowRow, reports: &[WindowReport], desk: &recorder::Desk) {
         let failed = desk.tally.failed.load(Ordering::Relaxed);
         let arm = self.arm.side.map_or_else(String::new, |side| format!("{}, ", side.name()));
-        self.voice.say(format!(
+        self.say(format!(
             "window   {arm}{}/{} {}: {} requests, {failed} failed, {:.1} s{}",
             row.window + 1,
             self.arm.plan.windows,
@@ -404,7 +504,7 @@ impl Campaign<'_> {
             if row.interrupted { ", INTERRUPTED" } else { "" },
         ));
         if row.window == 0 && keep_alive_of(reports) == KeepAlive::Refused {
-            self.voice.say(
+            self.say(
                 "         the server closes each connection after a reply although it announces keep-alive: \
                  every request gets a new one (flag reopened)",
             );
@@ -424,7 +524,7 @@ impl Campaign<'_> {
             (c.reader_waits, "times a worker waited for the record reader: this window is not valid"),
         ] {
             if n > 0 {
-                self.voice.say(format!("WARNING: {n} {words}"));
+                self.say(format!("WARNING: {n} {words}"));
             }
         }
     }
@@ -442,7 +542,9 @@ impl Campaign<'_> {
         let workers = self.arm.workers.iter().zip(self.arm.engine.busy_ns());
         let workers: BTreeMap<u64, health::Pinned> =
             workers.map(|(w, busy_ns)| (w.tid as u64, health::Pinned { core: w.core as u32, busy_ns })).collect();
-        health::sample(t, &workers).iter().try_for_each(|row| write_line(&mut files.health, row))
+        let rows = health::sample(t, &workers);
+        self.live.borrow_mut().health(&rows);
+        rows.iter().try_for_each(|row| write_line(&mut files.health, row))
     }
 }
 

@@ -138,6 +138,11 @@ impl Reading {
         self.texts.get(&choice).map_or("", String::as_str)
     }
 
+    /// Token events of the reads that are over so far.
+    pub fn token_events(&self) -> u32 {
+        self.token_events
+    }
+
     /// Takes in the next block of the tape.
     pub fn block(&mut self, filled: &[u8]) {
         for note in notes(filled) {

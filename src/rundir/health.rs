@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct HealthRow {
     /// ns from the campaign's start.
     pub t: u64,
-    /// `worker-0`, `reader`, `feeder`, `control`, `metrics`, `process`.
+    /// `worker-0`, `reader`, `feeder`, `control`, `metrics`, `live`, `process`.
     pub thread: String,
     /// Kernel thread id; the process id for the process.
     pub tid: u64,

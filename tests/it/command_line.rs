@@ -42,6 +42,13 @@ fn tarebench_with(args: &[&str], environment: &[(&str, &str)]) -> Done {
     done(&command.output().expect("the binary runs"))
 }
 
+/// The binary with `args`, for a test that gives it streams of its own.
+pub fn tarebench_command(args: &[&str]) -> std::process::Command {
+    let mut command = std::process::Command::new(BINARY);
+    command.args(args).env_remove("OPENAI_API_KEY").env(NO_CALIBRATIONS.0, NO_CALIBRATIONS.1);
+    command
+}
+
 fn done(output: &std::process::Output) -> Done {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
     Done { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }

@@ -179,11 +179,18 @@ fn is_pure(path: &str) -> bool {
         || path.starts_with("src/reading")
         || path.starts_with("src/workload")
         || path.starts_with("src/disclosure/boxes")
+        || is_pure_view(path)
         || path == "src/decode.rs"
         || ["src/report/axis.rs", "src/report/picture.rs"].contains(&path)
         || ["closure.rs", "model.rs", "spread.rs", "verdict.rs"]
             .iter()
             .any(|m| path.strip_prefix("calibration/src/") == Some(m))
+}
+
+/// All of the live view but for the thread that draws and what starts it.
+fn is_pure_view(path: &str) -> bool {
+    let parts = ["board", "course", "fitness", "line", "seen"];
+    path.strip_prefix("src/live/").is_some_and(|file| parts.iter().any(|part| file.starts_with(part)))
 }
 
 /// The readers of workload files, and what hands their faults on.
@@ -233,7 +240,7 @@ fn pure_modules_ask_nobody(s: &Source) -> Vec<String> {
         "crate::report",
         "crate::verify",
     ];
-    if s.path.starts_with("src/disclosure/boxes") {
+    if s.path.starts_with("src/disclosure/boxes") || is_pure_view(&s.path) {
         // sentences print quantities as reports do
         forbidden.retain(|f| *f != "crate::report");
         forbidden.extend(["crate::report::card", "crate::report::markdown", "crate::report::terminal"]);

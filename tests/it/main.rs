@@ -16,6 +16,7 @@ mod interleave;
 mod ledger;
 mod lengths;
 mod live;
+mod live_view;
 mod mock_command;
 mod open_loop;
 mod replay;
