@@ -7,6 +7,7 @@ pub mod card;
 pub mod comparison;
 mod curves;
 pub mod disclosure;
+mod failure;
 mod fitness;
 mod goals;
 pub mod html;

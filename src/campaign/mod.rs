@@ -6,6 +6,7 @@ mod canary;
 pub mod environment;
 pub mod feeder;
 pub mod health;
+mod injector;
 mod length_probe;
 pub mod mock_child;
 pub mod recorder;
@@ -25,6 +26,7 @@ use crate::interleave::{Arm as Side, Sequence};
 use crate::plan::{Calibrations, Plan};
 use crate::reading::Asked;
 use crate::report;
+use crate::rundir::mark;
 use crate::rundir::run_json::RunJson;
 use announcement::{announce, dry_run, plan_document};
 use anyhow::{Context, bail};
@@ -366,7 +368,7 @@ fn usable_directory(dir: &Path, force: bool) -> anyhow::Result<()> {
 }
 
 /// Every file a campaign may write into its directory.
-const FILES: [&str; 15] = [
+const FILES: [&str; 16] = [
     "plan.json",
     "requests.jsonl",
     "windows.jsonl",
@@ -381,6 +383,7 @@ const FILES: [&str; 15] = [
     "canary.json",
     "server-metrics.jsonl",
     "trace.jsonl",
+    mark::FILE,
     ledger::FILE,
 ];
 
