@@ -62,11 +62,6 @@ impl Injection {
             &self.action;
         Nanos::from_secs_f64(*s).unwrap_or(Nanos::ZERO)
     }
-
-    /// Whether the server, not the load, is what it is done to.
-    pub fn breaks(&self) -> bool {
-        !matches!(self.action, Action::Spike { .. })
-    }
 }
 
 impl fmt::Display for Injection {

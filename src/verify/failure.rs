@@ -216,7 +216,7 @@ impl Disturbed<'_> {
             "by_error": by_error,
             "broken": broken.len(),
             "broken_token_events": broken.iter().map(|row| row.chunks.len()).sum::<usize>(),
-            "broken_tokens": told.sum::<Option<u64>>(),
+            "broken_tokens": told.reduce(|a, b| Some(a?.saturating_add(b?))).unwrap_or(Some(0)),
         })
     }
 }

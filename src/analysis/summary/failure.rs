@@ -66,7 +66,7 @@ impl Disturbed {
             request,
             class: row.error.as_ref().map(|e| e.class.clone()),
             token_events: row.chunks.len() as u64,
-            tokens: row.chunks.iter().map(|c| c.3).sum(),
+            tokens: row.chunks.iter().try_fold(0, |sum: u64, c| Some(sum.saturating_add(c.3?))),
         }));
     }
 
