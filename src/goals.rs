@@ -77,6 +77,8 @@ pub enum WindowFigure {
     OutputTokensPerS,
     /// Ok requests per s: at least.
     RequestsPerS,
+    /// Time from something done on purpose until every figure that it moved was back, in s: at most.
+    RecoveryS,
 }
 
 impl WindowFigure {
@@ -93,6 +95,7 @@ impl std::fmt::Display for WindowFigure {
             WindowFigure::Failed => f.write_str("failed"),
             WindowFigure::OutputTokensPerS => f.write_str("output_tokens_per_s"),
             WindowFigure::RequestsPerS => f.write_str("requests_per_s"),
+            WindowFigure::RecoveryS => f.write_str("recovery_s"),
         }
     }
 }
@@ -113,6 +116,7 @@ impl TryFrom<String> for WindowFigure {
             ("failed", _) => Ok(WindowFigure::Failed),
             ("output_tokens_per_s", _) => Ok(WindowFigure::OutputTokensPerS),
             ("requests_per_s", _) => Ok(WindowFigure::RequestsPerS),
+            ("recovery_s", _) => Ok(WindowFigure::RecoveryS),
             (_, Some((metric, percentile))) if metrics.contains(&metric) && percentiles.contains(&percentile) => {
                 Ok(WindowFigure::Percentile { metric: metric.into(), percentile: percentile.into() })
             }
@@ -133,7 +137,7 @@ pub enum BadGoals {
     /// No such figure.
     #[error(
         "no goal can be set on {0:?}; a window has METRIC.PERCENTILE like ttft.p99 (ttft, ttfo, e2e, gap, stall, tpot, ntpot; \
-         p50, p90, p95, p99, p999), failed, output_tokens_per_s and requests_per_s"
+         p50, p90, p95, p99, p999), failed, output_tokens_per_s, requests_per_s and recovery_s"
     )]
     Window(String),
     /// A limit that is none.

@@ -14,6 +14,7 @@ pub mod evidence;
 pub mod export;
 pub mod goals;
 pub mod import;
+pub mod injection;
 pub mod interleave;
 pub mod lettering;
 pub mod live;

@@ -8,6 +8,7 @@ pub mod card;
 pub mod comparison;
 mod curves;
 pub mod disclosure;
+mod failure;
 mod fitness;
 mod goals;
 pub mod html;

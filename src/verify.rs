@@ -1,7 +1,7 @@
 //! Rebuilds every published number of a run directory from its raw files, and compares to the last bit.
 //!
 //! It shares with the writer only the definitions of the metrics, the percentiles and other pure statistics, the shape of
-//! a row and the hash chain; `windows.jsonl` and `health.jsonl` it reads as plain JSON. Where the writer lets rows go by and keeps values,
+//! a row and the hash chain; `windows.jsonl`, `health.jsonl`, `marks.jsonl` it reads as plain JSON. Where the writer lets rows go by and keeps values,
 //! this keeps the rows of a window and asks them metric by metric. It needs no network, no clock, and no other file.
 
 mod arrivals;
@@ -11,6 +11,7 @@ mod curves;
 mod disclosed;
 mod distributions;
 mod document;
+mod failure;
 mod gates;
 mod goals;
 mod labels;

@@ -15,6 +15,7 @@
 pub mod arrivals;
 pub mod calibrated;
 pub mod curve;
+pub mod failure;
 pub mod gates;
 pub mod goals;
 pub mod ids;

@@ -9,6 +9,7 @@ pub(super) mod client;
 mod columns;
 mod curves;
 mod disclosed;
+mod failure;
 mod fitness;
 mod goals;
 mod labels;
@@ -32,18 +33,19 @@ use serde_json::Value;
 use crate::analysis::definitions::{ids, rules, wording};
 use crate::analysis::percentiles::PUBLISHED;
 use crate::goals::Goals;
+use crate::rundir::mark::{self, MarkRow};
 use crate::rundir::run_json::{Cell, RunJson, RunVerdict, SCHEMA, VerdictKind, Window};
 use crate::rundir::window::WindowRow;
 use arrivals::Laws;
 use calibrated::Calibration;
 use client::Health;
 pub use raw_files::SummaryError;
-use raw_files::{half_written_verdict, read_health, read_plan, read_rows, read_scrapes, read_windows};
+use raw_files::{half_written_verdict, read_health, read_marks, read_plan, read_rows, read_scrapes, read_windows};
 use server::{Scrapes, Sent};
 use window_tally::WindowTally;
 
 /// Reads `plan.json`, `windows.jsonl`, `requests.jsonl` and `health.jsonl` of a run directory, and `server-metrics.jsonl`
-/// where there is one.
+/// and `marks.jsonl` where there are such.
 ///
 /// # Errors
 /// A file that cannot be read, a line that does not parse or breaks the hash chain, counts that do not close.
@@ -52,6 +54,7 @@ pub fn summarise(dir: &Path) -> Result<RunJson, SummaryError> {
     let windows = read_windows(dir)?;
     let (health, health_tail) = read_health(dir)?;
     let (scrapes, scrapes_tail) = read_scrapes(dir)?;
+    let (marks, marks_tail) = read_marks(dir)?;
     let (calibration, unusable) = match Calibration::of_plan(&plan) {
         Ok(found) => (found, None),
         Err(fault) => (None, Some(wording::calibration_unusable(&fault))),
@@ -59,7 +62,7 @@ pub fn summarise(dir: &Path) -> Result<RunJson, SummaryError> {
     let goals = plan_goals(&plan)?;
     let max_failed = plan.get("max_failed").and_then(Value::as_f64).unwrap_or(rules::MAX_FAILED);
     let (laws, model) = (Laws::of_plan(&plan), text(&plan, "model"));
-    let context = Context { health: Health::new(health), calibration, goals, max_failed, model, laws };
+    let context = Context { health: Health::new(health), calibration, goals, max_failed, model, laws, marks };
     let mut figures = Figures::new(&windows.rows, context);
     let requests_tail = read_rows(dir, &mut |row, h, line| figures.take(&row, h, line))?;
     let (cells, orphans) = figures.cells(&Scrapes::new(scrapes, &plan))?;
@@ -76,6 +79,7 @@ pub fn summarise(dir: &Path) -> Result<RunJson, SummaryError> {
         ("requests.jsonl", requests_tail),
         ("health.jsonl", health_tail),
         ("server-metrics.jsonl", scrapes_tail),
+        (mark::FILE, marks_tail),
     ];
     verdicts.extend(tails.iter().filter_map(|(file, tail)| tail.map(|line| half_written_verdict(file, line))));
     let broken_off = verdicts.iter().any(|v| v.kind != "failed" && v.kind != "invalid");
@@ -122,6 +126,8 @@ struct Context {
     model: Option<String>,
     /// What arrivals were drawn from.
     laws: Laws,
+    /// What was done on purpose.
+    marks: Vec<MarkRow>,
 }
 
 /// Windows that are still being read, and those that are done.
@@ -157,7 +163,8 @@ impl<'a> Figures<'a> {
                 format!("requests.jsonl:{line} is one row more than its {} rows", bounds.rows),
             ));
         }
-        let tally = self.open.entry(index).or_insert_with(|| WindowTally::new(bounds));
+        let marks = &self.context.marks;
+        let tally = self.open.entry(index).or_insert_with(|| WindowTally::new(bounds, marks));
         tally.take(row, h, self.context.goals.as_ref())?;
         if tally.rows() == bounds.rows {
             self.close(index)?;
@@ -166,7 +173,8 @@ impl<'a> Figures<'a> {
     }
 
     fn close(&mut self, index: usize) -> Result<(), SummaryError> {
-        let tally = self.open.remove(&index).unwrap_or_else(|| WindowTally::new(&self.windows[index]));
+        let tally =
+            self.open.remove(&index).unwrap_or_else(|| WindowTally::new(&self.windows[index], &self.context.marks));
         let attempts = tally.attempts();
         let window = tally.finish(&self.context)?;
         self.done.insert(index, Done { window, attempts });

@@ -122,6 +122,7 @@ pub(super) fn announce(plan: &Plan, facts: &RunFacts<'_>, dir: &Path, voice: &Vo
     }
     voice.say(format!("metrics  {}", MetricsSource::words(&server.metrics)));
     load(plan).into_iter().for_each(|line| voice.say(line));
+    on_purpose(plan).into_iter().for_each(|line| voice.say(line));
     let cap = plan.workload.max_tokens.map(|n| format!(", outputs {n}")).unwrap_or_default();
     let form = match plan.workload.prompt_form {
         PromptForm::Text => String::new(),
@@ -156,6 +157,17 @@ pub(super) fn announce(plan: &Plan, facts: &RunFacts<'_>, dir: &Path, voice: &Vo
         voice.say(format!("canary   {}", canary.words()));
     }
     voice.say(format!("records  {}", dir.display()));
+}
+
+/// What is done in every window, and when.
+fn on_purpose(plan: &Plan) -> Vec<String> {
+    let lines = plan.injections.iter().enumerate();
+    lines
+        .map(|(i, injection)| {
+            let head = if i == 0 { "purpose " } else { "        " };
+            format!("{head} in every window: {}", printable(&injection.to_string(), None))
+        })
+        .collect()
 }
 
 /// What the workload has to say of itself.
@@ -294,7 +306,7 @@ pub(super) fn dry_run(plan: &Plan, voice: &Voice) {
     let requests = plan.requests() * arms;
     // whoever read it may have seen enough
     let _ = writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(plan).unwrap_or_default());
-    load(plan).into_iter().for_each(|line| voice.say(line));
+    load(plan).into_iter().chain(on_purpose(plan)).for_each(|line| voice.say(line));
     if let Some((other, sequence)) = plan.interleave.as_ref().map(|other| &other.url).zip(plan.sequence()) {
         voice.say(format!("in turns with {other}: {}", sequence.letters()));
     }

@@ -59,6 +59,11 @@ impl MockChild {
         Ok(MockChild { child, base_url: format!("http://{address}") })
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Closes its standard input and waits until its truth log is written.
     pub fn stop(mut self) {
         self.end();

@@ -6,6 +6,7 @@ mod canary;
 pub mod environment;
 pub mod feeder;
 pub mod health;
+mod injector;
 mod length_probe;
 pub mod mock_child;
 pub mod recorder;
@@ -25,6 +26,7 @@ use crate::interleave::{Arm as Side, Sequence};
 use crate::plan::{Calibrations, Plan};
 use crate::reading::Asked;
 use crate::report;
+use crate::rundir::mark;
 use crate::rundir::run_json::RunJson;
 use announcement::{announce, dry_run, plan_document};
 use anyhow::{Context, bail};
@@ -385,6 +387,7 @@ const FILES: [&str; 16] = [
     "canary.json",
     "server-metrics.jsonl",
     "trace.jsonl",
+    mark::FILE,
     ledger::FILE,
 ];
 

@@ -3,6 +3,8 @@
 
 use super::arm::Arm;
 use super::feeder::{Feeder, Tickets};
+use super::injector::{Injector, Surroundings};
+use super::mock_child::MockChild;
 use super::recorder::{self, Recorder};
 use super::scraper::{self, Scraper};
 use super::{Voice, canary, health};
@@ -14,6 +16,7 @@ use crate::live::course::Course;
 use crate::live::seen::Watched;
 use crate::load_point::Cell;
 use crate::report::terminal;
+use crate::rundir::mark;
 use crate::rundir::window::{Counters, LoadModel, WindowRow, WorkerShare};
 use crate::workload::nonce::Nonces;
 use crate::workload::prompt::PromptMaker;
@@ -196,7 +199,22 @@ impl Campaign<'_> {
     }
 
     fn files(&self) -> anyhow::Result<Files> {
-        Ok(Files { windows: self.create("windows.jsonl")?, health: self.create("health.jsonl")? })
+        let marks = (!self.arm.plan.injections.is_empty()).then(|| self.create(mark::FILE)).transpose()?;
+        Ok(Files { windows: self.create("windows.jsonl")?, health: self.create("health.jsonl")?, marks })
+    }
+
+    /// What is done on purpose in a window that opens then.
+    fn injector(&self, place: WindowPlace<'_>, opened: Instant) -> Injector<'_> {
+        let server = &self.arm.server;
+        let surroundings = Surroundings {
+            base_url: &server.target.base_url,
+            server: server.mock.as_ref().map(MockChild::id),
+            secret: server.secret.as_deref(),
+            origin: self.arm.origin,
+            cell: place.index,
+            window: place.window,
+        };
+        Injector::new(&self.arm.plan.injections, opened, surroundings)
     }
 
     fn prompts(&self) -> PromptMaker {
@@ -314,6 +332,8 @@ impl Campaign<'_> {
                 engine.begin(place.cell.load(), &slots, opened)?;
                 self.live.borrow_mut().open(opened);
                 scraper.into_iter().for_each(|s| s.opened(place.index, place.window, opened));
+                let clock = || SystemClock.now();
+                let mut injector = self.injector(place, opened);
                 while !engine.poll_window(&mut reports)? {
                     let failed = desk.tally.failed.load(Ordering::Relaxed);
                     let too_many = plan.stop_at_failed.is_some_and(|limit| failed >= limit);
@@ -322,12 +342,14 @@ impl Campaign<'_> {
                         shared.stop.store(true, Ordering::Relaxed);
                     }
                     tend_canary();
+                    injector.tend(clock, shared.stop.load(Ordering::Relaxed), &mut files.marks, self.voice)?;
                     self.sample_when_due(&mut next_sample, files)?;
                     let now = SystemClock.now();
                     self.live.borrow_mut().tick(now, || self.counts(place, now, opened, books, scraper));
-                    std::thread::sleep(TICK);
+                    let idle = injector.idle(clock()).map(|idle| Duration::from_nanos(idle.ns()));
+                    std::thread::sleep(idle.map_or(TICK, |idle| idle.min(TICK)));
                 }
-                Ok(())
+                injector.close(clock, &mut files.marks, self.voice)
             };
             let ran = go();
             canary.iter().for_each(|c| c.take_back(shared, tickets));
@@ -560,6 +582,8 @@ struct WindowPlace<'a> {
 struct Files {
     windows: File,
     health: File,
+    /// Where something is done on purpose.
+    marks: Option<File>,
 }
 
 impl Files {

@@ -361,12 +361,27 @@ run_args! {
     #[arg(long, value_name = "METRIC:MS,..", help_heading = "Protocol")]
     goodput: Option<List<String>>,
     /// TOML file of goals: a table request as in --goodput, share = 0.99, a table window with "ttft.p99" = 900 (ms), failed,
-    /// output_tokens_per_s, requests_per_s: each passes, fails, or is inconclusive by its 95 % interval
+    /// output_tokens_per_s, requests_per_s, recovery_s (after --at and --inject): each passes, fails, or is inconclusive by its 95 % interval
     #[arg(long, value_name = "FILE", help_heading = "Protocol")]
     slo: Option<PathBuf>,
     /// quick, standard, tail (300, 1,000, 10,000 kept a window), seed-v1 (the seed's protocol exactly)
     #[arg(long, value_enum, help_heading = "Protocol")]
     profile: Option<Profile>,
+
+    /// In every window, so long after its opening, run a command in a shell of its own (repeatable; 60s,120s='..' runs it
+    /// twice), off the workers' cores. It finds TAREBENCH_BASE_URL, TAREBENCH_CELL, TAREBENCH_WINDOW and, with the
+    /// built-in mock, TAREBENCH_SERVER_PID; what came of it goes into marks.jsonl, and the report says what it did to the
+    /// load. The command stands in the plan: keep keys in the environment
+    #[arg(long, value_name = "TIME='COMMAND'", help_heading = "Failure")]
+    at: Vec<String>,
+    /// Limit of a command of --at; it is killed with all it started then, or when the window ends [default: 60]
+    #[arg(long, value_name = "SECONDS", help_heading = "Failure")]
+    at_timeout: Option<f64>,
+    /// In every window, on purpose: node-loss:T@START (the built-in mock is stopped for T from START on; bare: 5s@20s) or
+    /// spike:Kx/T@START (the load of --arrivals spike, marked and judged; bare: 4x/10s@30s). Repeatable. Without any flag
+    /// of Load it comes with --request-rate 50, and without --min-duration with --min-duration 60
+    #[arg(long, value_name = "PRESET", help_heading = "Failure")]
+    inject: Vec<String>,
 
     /// Worker threads [default: cores - 1, at least 1]
     #[arg(long, value_name = "N", help_heading = "Harness")]

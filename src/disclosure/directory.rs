@@ -14,13 +14,14 @@ use crate::rundir::run_json::RunJson;
 /// Files of a run directory whose digests are published, those that exist; `boxes.json` and the reports are made of
 /// them. These are not here: each report would have to hold the digest of the other, and they need none, since `verify`
 /// makes them again and compares.
-pub const DIGESTED: [&str; 13] = [
+pub const DIGESTED: [&str; 14] = [
     "plan.json",
     "requests.jsonl",
     "windows.jsonl",
     "health.jsonl",
     "server-metrics.jsonl",
     "trace.jsonl",
+    "marks.jsonl",
     "ledger.jsonl",
     "truth.jsonl",
     "canary.jsonl",

@@ -162,13 +162,14 @@ fn as_object<S: Serializer>(files: &[(&'static str, String)], to: S) -> Result<S
 
 /// Files of a run directory that its end line names, those that are there. What is written after that line is not
 /// among them.
-const SEALED: [&str; 12] = [
+const SEALED: [&str; 13] = [
     "plan.json",
     "requests.jsonl",
     "windows.jsonl",
     "health.jsonl",
     "server-metrics.jsonl",
     "trace.jsonl",
+    "marks.jsonl",
     "truth.jsonl",
     "canary.jsonl",
     "canary-truth.jsonl",

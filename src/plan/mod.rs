@@ -1,6 +1,7 @@
 //! What was typed becomes what is meant, once: a checked and hashed plan. Deeper code sees no string option.
 
 mod goals;
+mod injection;
 mod load;
 mod target;
 mod trace;
@@ -11,6 +12,7 @@ pub use target::{MetricsWords, TargetWords, key_policy, secrets};
 
 use crate::cli::{Arm, Connection, Profile, Proof, RunArgs, Stamps, Switch};
 use crate::goals::{BadGoals, Goals};
+use crate::injection::Injection;
 use crate::interleave::Sequence;
 use crate::load_point::{Cell, Extent};
 use crate::shard::Shard;
@@ -118,6 +120,9 @@ pub struct Plan {
     pub stop_at_failed: Option<u64>,
     /// What the load must keep to.
     pub goals: Option<Goals>,
+    /// What is done on purpose in every window, in order of time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub injections: Vec<Injection>,
     /// Client architecture: what was asked for, or the default.
     pub arm: Arm,
     /// Stamps asked for.
@@ -268,6 +273,19 @@ pub enum BadPlan {
     /// What is to be replayed of it.
     #[error(transparent)]
     Replay(#[from] BadReplay),
+    /// `--at`, `--inject`: nothing would be left of the load by then.
+    #[error(
+        "{flag}: at {at_s} s the load is over, its last request is due at {last_due_s:.1} s: ask for more requests \
+         (--num-prompts), a longer window (--min-duration), or an earlier time"
+    )]
+    TooLate {
+        /// Which.
+        flag: &'static str,
+        /// When it would be.
+        at_s: f64,
+        /// Of the shortest load point.
+        last_due_s: f64,
+    },
     /// `--api-key-env`.
     #[error("--api-key-env {0}: that variable is not set; export it, or leave the flag out")]
     NoKey(String),
@@ -290,6 +308,8 @@ impl Plan {
     /// # Errors
     /// [`BadPlan`] names the flag.
     pub fn from_args(args: &RunArgs, environment: impl Fn(&str) -> Option<String>) -> Result<Plan, BadPlan> {
+        let prepared = injection::prepared(args)?;
+        let args = prepared.as_ref().unwrap_or(args);
         let built_in = args.base_url.is_none();
         let kept_of_profile = match args.profile {
             Some(Profile::Standard) => 1_000,
@@ -361,6 +381,7 @@ impl Plan {
                 return Err(range(flag, allowed, "one that has them"));
             }
         }
+        let injections = injection::injections(args, &cells, &environment)?;
         let plan = Plan {
             name: args.name.clone().unwrap_or_else(|| "campaign".to_owned()),
             base_url: args.base_url.clone().unwrap_or_else(|| "mock".to_owned()),
@@ -398,6 +419,7 @@ impl Plan {
             max_failed,
             stop_at_failed: args.stop_at_failed,
             goals: goals(args)?,
+            injections,
             arm: args.arm.unwrap_or(Arm::Uring),
             mean_prompt_tokens,
             mean_output_tokens,
@@ -452,6 +474,7 @@ impl Plan {
             (format!("prompts as {}", self.workload.prompt_form), self.workload.prompt_form == PromptForm::Text),
             (format!("temperature {}", self.temperature), self.temperature == 0.0),
             ("not streamed".to_owned(), self.stream),
+            ("what is done on purpose".to_owned(), self.injections.is_empty()),
             ("other request fields".to_owned(), self.extra_body.is_empty() && !self.ignore_eos),
             (format!("windows of at least {} s", self.min_duration_s), self.min_duration_s == 0.0),
         ];

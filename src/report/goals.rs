@@ -44,6 +44,7 @@ fn limit(l: &LimitMet) -> String {
     let show = |value: f64| match name.as_str() {
         "failed" => percent(Some(value)),
         "output_tokens_per_s" | "requests_per_s" => rate(Some(value)),
+        "recovery_s" => format!("{value:.2} s"),
         _ => latency(value),
     };
     let bound = if l.figure.is_at_least() { "at least" } else { "at most" };

@@ -9,7 +9,9 @@ use crate::analysis::definitions::rules::GateState;
 use crate::disclosure::directory::{Disclosed, NotDisclosed};
 use crate::lettering::legible;
 use crate::report::quantity::{between, count, fraction, percent, percentile, rate};
-use crate::report::{arrivals, card, curves, fitness, goals, intervals, lengths, overview, server, steady, terminal};
+use crate::report::{
+    arrivals, card, curves, failure, fitness, goals, intervals, lengths, overview, server, steady, terminal,
+};
 use crate::rundir::row::Outcome;
 use crate::rundir::run_json::{Cell, Distribution, RunJson, Window};
 use crate::workload::hex;
@@ -123,6 +125,7 @@ fn section_window(md: &mut String, window: &Window) {
     for (sentence, _) in window.goals.iter().flat_map(goals::sentences) {
         push(md, &format!("- goal: {}\n", cell_text(&sentence)));
     }
+    on_purpose(md, window);
     of_server(md, window);
     client(md, window);
     push(md, &format!("Steady: {}.\n", steady::line(window).replace("   ", "; ")));
@@ -296,6 +299,14 @@ fn of_lengths(md: &mut String, window: &Window) {
     if !remarks.is_empty() {
         push(md, "");
     }
+}
+
+/// What was done on purpose, and what it did.
+fn on_purpose(md: &mut String, window: &Window) {
+    let Some(found) = &window.failure else { return };
+    push(md, "FAILURE (done on purpose):\n");
+    failure::sentences(found).iter().for_each(|sentence| push(md, &format!("- {}", cell_text(&sentence.text))));
+    push(md, "");
 }
 
 /// The server's own counters, over a span that begins before the window and ends after it.

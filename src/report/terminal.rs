@@ -2,7 +2,7 @@
 
 use crate::lettering::{self, legible};
 use crate::report::quantity::{between, count, fraction, latency, percent, percentile, rate};
-use crate::report::{arrivals, curves, fitness, goals, intervals, lengths, overview, server, steady};
+use crate::report::{arrivals, curves, failure, fitness, goals, intervals, lengths, overview, server, steady};
 use crate::rundir::run_json::{Cell, Distribution, Requests, RunJson, Throughput, Verdict, VerdictKind, Window};
 use crate::rundir::window::{Load, LoadModel};
 
@@ -329,6 +329,7 @@ impl Paper {
         self.arrivals(window);
         self.lengths(window);
         self.goals(window);
+        self.failure(window);
         self.server(window);
         self.client(window);
         self.entry(Tone::Plain, "steady", &steady::line(window));
@@ -507,6 +508,14 @@ impl Paper {
         for (sentence, passed) in window.goals.iter().flat_map(goals::sentences) {
             let tone = if passed { Tone::Plain } else { Tone::Alarm };
             self.entry(tone, "goal", &sentence);
+        }
+    }
+
+    /// What was done on purpose, and what it did.
+    fn failure(&mut self, window: &Window) {
+        for (i, sentence) in window.failure.iter().flat_map(failure::sentences).enumerate() {
+            let tone = if sentence.alarm { Tone::Alarm } else { Tone::Plain };
+            self.entry(tone, if i == 0 { "FAILURE" } else { "" }, &sentence.text);
         }
     }
 

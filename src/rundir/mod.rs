@@ -5,6 +5,7 @@ pub mod chain;
 pub mod digest;
 pub mod disclosed;
 pub mod health;
+pub mod mark;
 pub mod row;
 pub mod rows;
 pub mod run_json;

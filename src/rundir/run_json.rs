@@ -10,12 +10,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::analysis::definitions::curve::{Over, Shape};
+use crate::analysis::definitions::failure::{Figure, NotFollowed};
 use crate::analysis::definitions::goals::Answer;
 use crate::analysis::definitions::rules::GateState;
 use crate::analysis::definitions::steadiness::Drift;
 use crate::goals::{RequestMetric, WindowFigure};
 use crate::rundir::arrivals::Arrivals;
 use crate::rundir::disclosed::{Disclosed, Lengths};
+use crate::rundir::mark::MarkOutcome;
 use crate::rundir::window::{Counters, Load};
 
 /// Its `schema`.
@@ -166,6 +168,9 @@ pub struct Window {
     pub interrupted: bool,
     /// How it stands to the goals fixed before the run; null without any.
     pub goals: Option<GoalsMet>,
+    /// What was done on purpose, and what it did to the load; null where nothing was.
+    #[serde(default)]
+    pub failure: Option<Failure>,
     /// SHA-256 of the realised trace.
     pub trace_hash: String,
     /// Realised lengths by class, beside those asked for.
@@ -224,6 +229,121 @@ pub struct LimitMet {
     pub ci: Option<[f64; 2]>,
     /// What the interval allows to say.
     pub answer: Answer,
+}
+
+/// What was done on purpose in a window. Times of the window are s from its opening, those of a mark s from the mark.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Failure {
+    /// From the first due of a kept request to the first mark; null where no mark was reached.
+    pub baseline_s: Option<[f64; 2]>,
+    /// End of the load: nothing after it shows a recovery. Null where there was none.
+    pub load_until_s: Option<f64>,
+    /// Arrivals stopped when the server did: fewer requests were touched than users would have sent.
+    pub closed_loop: bool,
+    /// In the order of the plan.
+    pub marks: Vec<MarkEffect>,
+}
+
+/// A mark, and what became of the load after it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MarkEffect {
+    /// Place in the plan's `injections`.
+    pub mark: u32,
+    /// What was done.
+    pub text: String,
+    /// When; null when the window was over before.
+    pub started_s: Option<f64>,
+    /// When that was over.
+    pub ended_s: Option<f64>,
+    /// How it ended.
+    pub outcome: MarkOutcome,
+    /// The same in words.
+    pub end: String,
+    /// So long the load went on after it.
+    pub seen_s: Option<f64>,
+    /// Figure by figure; empty when the mark was not reached.
+    pub effects: Vec<Effect>,
+    /// By the last figure that was back; null when none had left its band, one was not back, or none could be followed.
+    pub recovery: Option<Recovered>,
+    /// Whether a figure left its band; null when none could be followed.
+    pub degraded: Option<bool>,
+    /// The requests that were under way meanwhile; null when the mark was not reached.
+    pub requests: Option<Touched>,
+}
+
+/// A figure before a mark and after it. Rates per s, latencies ms.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Effect {
+    /// Which.
+    pub figure: Figure,
+    /// Why it was not followed; the rest is null then.
+    pub not_followed: Option<NotFollowed>,
+    /// Length of a slice.
+    pub slice_s: Option<f64>,
+    /// Slices of a value.
+    pub slices_per_value: Option<u64>,
+    /// Values of the baseline.
+    pub n_before: Option<u64>,
+    /// Their mean.
+    pub before: Option<f64>,
+    /// Their standard deviation.
+    pub before_sd: Option<f64>,
+    /// Beyond it a value is outside the band.
+    pub limit: Option<f64>,
+    /// How long a figure that is back had to stay so.
+    pub hold_s: Option<f64>,
+    /// How often it left its band before the next mark; the longest time is told.
+    pub excursions: Option<u64>,
+    /// Time to degrade: it left its band between these two.
+    pub degraded_s: Option<[f64; 2]>,
+    /// The value farthest out until it was back.
+    pub worst: Option<f64>,
+    /// That over `before`.
+    pub worst_share: Option<f64>,
+    /// Time to recover, and its ends; null when it did not leave its band, or was not seen to be back.
+    pub recovery: Option<Recovered>,
+}
+
+/// When something was back.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recovered {
+    /// At the edge of the first slice inside.
+    pub at_s: f64,
+    /// As finely as slices can tell.
+    pub within_s: [f64; 2],
+}
+
+/// Kept requests, and those that should have been, that were under way between a mark and the recovery.
+/// `requests = ok + failed + censored + not_sent`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Touched {
+    /// From the mark, 0, until so long after it: the recovery, or the close of the window where there was none.
+    pub until_s: f64,
+    /// All of them.
+    pub requests: u64,
+    /// Answered whole.
+    pub ok: u64,
+    /// Of these, with a ttft or a gap longer than that of every request before the first mark; null without any.
+    pub slow: Option<u64>,
+    /// Lost: failed.
+    pub failed: u64,
+    /// Lost: cut off at the close.
+    pub censored: u64,
+    /// Lost: never sent.
+    pub not_sent: u64,
+    /// Failed ones by class.
+    pub by_error: BTreeMap<String, u64>,
+    /// Failed or cut off after the first token had come.
+    pub broken: u64,
+    /// Token events that these delivered before the break.
+    pub broken_token_events: u64,
+    /// Tokens in them; null where one of them did not tell.
+    pub broken_tokens: Option<u64>,
 }
 
 /// What the server counted, from just before a window to just after it: warm-up, failed requests and other clients'

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::analysis::definitions::failure::Recovery;
 use crate::analysis::definitions::goals::{self, Answer, Met};
 use crate::analysis::definitions::{load, per_second, share};
 use crate::analysis::statistics::proportion;
@@ -19,6 +20,8 @@ pub(super) struct Judged<'a> {
     pub(super) span: Option<(u64, u64)>,
     /// `requests`, `throughput` and `metrics` as they were recomputed.
     pub(super) window: &'a Value,
+    /// After what was done on purpose.
+    pub(super) recovery: Recovery,
 }
 
 impl Judged<'_> {
@@ -28,7 +31,7 @@ impl Judged<'_> {
             return Value::Null;
         };
         let limit = |(figure, limit): (&WindowFigure, &f64)| {
-            let (found, ci) = self.figure(&figure.to_string());
+            let (found, ci) = self.figure(&figure.to_string(), *limit);
             let answer = goals::answer(ci, found, *limit, figure.is_at_least());
             json!({"figure": figure, "limit": limit, "found": found, "ci": ci, "answer": answer})
         };
@@ -57,13 +60,14 @@ impl Judged<'_> {
         })
     }
 
-    fn figure(&self, name: &str) -> (Option<f64>, Option<[f64; 2]>) {
+    fn figure(&self, name: &str, limit: f64) -> (Option<f64>, Option<[f64; 2]>) {
         let kept = self.kept.len() as u64;
         match name {
             "failed" => {
                 let failed = self.kept.iter().filter(|r| r.outcome == Outcome::Failed).count() as u64;
                 (share(failed, kept), proportion::interval(failed, kept))
             }
+            "recovery_s" => self.recovery.against(limit),
             "output_tokens_per_s" | "requests_per_s" => {
                 let found = self.window["throughput"][name].as_f64();
                 (found, goals::exact(found))

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::trace::Replayed;
 use super::{Difference, client, server, window};
 use crate::rundir::chain::Chain;
+use crate::rundir::mark;
 use crate::rundir::row::Row;
 
 /// Not every run has it.
@@ -55,6 +56,11 @@ impl Raw {
             Ok(false) => Vec::new(),
             _ => objects(dir, SCRAPES, &mut scrapes_tails)?,
         };
+        let mut marks_tails = Vec::new();
+        let marks = match dir.join(mark::FILE).try_exists() {
+            Ok(false) => Vec::new(),
+            _ => objects(dir, mark::FILE, &mut marks_tails)?,
+        };
         let mut sent = vec![0; windows.len()];
         let mut replayed = Replayed::new(dir, &plan, &windows);
         each_row(dir, &mut request_tails, &mut |at, row, h| {
@@ -74,21 +80,21 @@ impl Raw {
             if pile.counted == number(&windows[index], "rows") {
                 let done = std::mem::take(&mut pile.rows);
                 sent[index] = server::attempts(&done);
-                figures.insert(index, window::figures(&windows[index], &done, &health, &plan));
+                figures.insert(index, window::figures(&windows[index], &done, &health, &marks, &plan));
             }
             Ok(())
         })?;
         for (index, line) in windows.iter().enumerate() {
             let pile = piles.remove(&(number(line, "cell"), number(line, "window"))).unwrap_or_default();
             check(line, index + 1, &pile, request_tails.first())?;
-            figures.entry(index).or_insert_with(|| window::figures(line, &[], &health, &plan));
+            figures.entry(index).or_insert_with(|| window::figures(line, &[], &health, &marks, &plan));
         }
         if let Some(mut replayed) = replayed {
             replayed.finish()?;
         }
         let mut of_windows: Vec<&mut Value> = figures.values_mut().collect();
         server::complete(&windows, &sent, &scrapes, &plan, &mut of_windows);
-        tails.extend(request_tails.into_iter().chain(health_tails).chain(scrapes_tails));
+        tails.extend(request_tails.into_iter().chain(health_tails).chain(scrapes_tails).chain(marks_tails));
         let orphans = piles.into_iter().map(|(key, pile)| (key, pile.counted)).collect();
         Ok(Raw { plan, windows, figures, rows, orphans, tails })
     }

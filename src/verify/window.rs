@@ -9,6 +9,7 @@ use super::calibrated;
 use super::client::Samples;
 use super::disclosed;
 use super::distributions::{Forbidden, Metric, distribution};
+use super::failure;
 use super::gates::{self, Evidence};
 use super::goals::Judged;
 use super::max_failed;
@@ -35,16 +36,16 @@ struct Recount<'a> {
 type SinceSend = fn(&Row) -> Columns<i64>;
 
 /// The window object of `run.json`.
-pub(super) fn figures(line: &Value, rows: &[Row], health: &Samples, plan: &Value) -> Value {
+pub(super) fn figures(line: &Value, rows: &[Row], health: &Samples, marks: &[Value], plan: &Value) -> Value {
     let sent: Vec<&Row> = rows.iter().filter(|r| r.outcome != Outcome::NotSent).collect();
     let kept: Vec<&Row> = sent.iter().copied().filter(|r| r.phase == Phase::Measured).collect();
     let ok = kept.iter().copied().filter(|r| r.outcome == Outcome::Ok).collect();
     let (opened, closed) = (number(line, "opened"), number(line, "closed"));
-    Recount { line, rows, sent, kept, ok, opened, closed }.window(health, plan)
+    Recount { line, rows, sent, kept, ok, opened, closed }.window(health, marks, plan)
 }
 
 impl Recount<'_> {
-    fn window(&self, health: &Samples, plan: &Value) -> Value {
+    fn window(&self, health: &Samples, marks: &[Value], plan: &Value) -> Value {
         let calibration = calibrated::matching(plan);
         let in_flight = self.in_flight();
         let rated = load::rated_span(self.throughput_bounds(), self.opened, self.closed);
@@ -105,6 +106,18 @@ impl Recount<'_> {
             }
         }
         let by_conn = self.by_conn(forbidden, &mut verdicts);
+        let disturbed = failure::Disturbed {
+            line: self.line,
+            rows: self.rows,
+            sent: &self.sent,
+            kept: &self.kept,
+            opened: self.opened,
+            closed: self.closed,
+            open: !self.closed_loop(),
+            span: self.throughput_bounds(),
+            no_gross,
+        };
+        let (failure, recovery) = disturbed.by(marks, plan);
         let judged = Judged {
             kept: &self.kept,
             closed: self.closed,
@@ -112,6 +125,7 @@ impl Recount<'_> {
             no_gross,
             span: self.throughput_bounds(),
             window: &json!({"throughput": throughput, "metrics": metrics}),
+            recovery,
         };
         let goals = judged.by(plan);
         let bounds = Bounds { opened: self.opened, closed: self.closed, drop: number(self.line, "drop") };
@@ -148,6 +162,7 @@ impl Recount<'_> {
             "server": null,
             "interrupted": self.line["interrupted"],
             "goals": goals,
+            "failure": failure,
             "trace_hash": self.line["trace_hash"],
             "lengths": disclosed::lengths(&self.kept),
             "disclosed": disclosed::facts(&self.sent, forbidden.gross, forbidden.net),

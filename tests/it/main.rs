@@ -10,6 +10,7 @@ mod disclosure;
 mod envelope;
 mod exhibits;
 mod exports;
+mod failure;
 mod foreign_server;
 mod house_rules;
 mod interleave;

@@ -47,7 +47,7 @@ enum Rule {
 }
 
 /// Names of everything that is looked at, in the order in which it is printed.
-const RULES: [(&str, Rule); 26] = [
+const RULES: [(&str, Rule); 27] = [
     ("base_url", Rule::Server),
     ("server", Rule::Server),
     ("declared", Rule::Server),
@@ -61,6 +61,7 @@ const RULES: [(&str, Rule); 26] = [
     ("loads", Rule::Refused),
     ("schedule", Rule::Refused),
     ("protocol", Rule::Refused),
+    ("injections", Rule::Refused),
     ("connection", Rule::Refused),
     ("headers", Rule::Refused),
     ("token_proof", Rule::Refused),
@@ -258,6 +259,7 @@ fn facts(run: &RunDocuments) -> Value {
             &["num_prompts", "drop", "min_duration_s", "gap_between_windows_s", "timeouts_s", "max_failed", "stop_at_failed"],
             plan
         ),
+        "injections": plan["injections"],
         "connection": plan["connection"],
         "headers": plan["header_names"],
         "token_proof": plan["token_proof"],

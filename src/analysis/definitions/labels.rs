@@ -4,7 +4,7 @@ use crate::workload::cache::Cache;
 use serde_json::Value;
 
 /// What the plan's work is against what its name promises: the protocol with its differences, else a scale that makes
-/// all lengths shorter or longer; and whether the server's cache is meant to help.
+/// all lengths shorter or longer; whether the server's cache is meant to help; and what was done on purpose.
 pub fn of_work(plan: &Value) -> Vec<String> {
     let scale = plan["workload"]["length_scale"].as_f64().filter(|scale| *scale != 1.0);
     let promised = match plan["protocol"].as_str() {
@@ -13,8 +13,20 @@ pub fn of_work(plan: &Value) -> Vec<String> {
     };
     let cache = plan["workload"]["cache"].as_str().and_then(|words| words.parse::<Cache>().ok());
     let test = cache.filter(|cache| cache.is_test()).map(|_| CACHE_TEST.to_owned());
-    promised.into_iter().chain(test).collect()
+    promised.into_iter().chain(test).chain(on_purpose(plan)).collect()
 }
+
+/// Whether the server was broken, or a load marked, on purpose.
+fn on_purpose(plan: &Value) -> Option<String> {
+    let injections = plan["injections"].as_array().filter(|all| !all.is_empty())?;
+    let only_load = injections.iter().all(|injection| injection["kind"] == "spike");
+    Some(if only_load { SPIKE } else { FAILURE }.to_owned())
+}
+
+/// Something was done on purpose that may break the server.
+pub const FAILURE: &str = "FAILURE INJECTED";
+/// The load has a marked spike.
+pub const SPIKE: &str = "SPIKE INJECTED";
 
 /// Prompts share what a server's cache can save, on purpose.
 pub const CACHE_TEST: &str = "CACHE TEST";

@@ -1,5 +1,7 @@
 //! When requests occupied a slot, and when their tokens came.
 
+use std::collections::BTreeMap;
+
 use super::{event, moment, per_second, rules, tokens};
 use crate::rundir::row::{Outcome, Row};
 
@@ -75,6 +77,26 @@ impl TokenTrail {
     /// When its token events came, in ns.
     pub fn moments(&self) -> impl Iterator<Item = u64> + '_ {
         self.at.iter().copied()
+    }
+
+    /// Tokens of each part of the time, by the place that `part` gives a moment; None when the server told no count.
+    pub fn by_part(&self, part: impl Fn(u64) -> i64) -> Option<BTreeMap<i64, f64>> {
+        let mut parts: BTreeMap<i64, u64> = BTreeMap::new();
+        let mut add = |at: u64, n: u64| {
+            let sum = parts.entry(part(at)).or_default();
+            *sum = sum.saturating_add(n);
+        };
+        match &self.tokens {
+            _ if self.at.is_empty() => {}
+            Tokens::PerEvent(counts) => self.at.iter().zip(counts).for_each(|(at, n)| add(*at, *n)),
+            Tokens::Sum(_) => self.at.iter().for_each(|at| add(*at, 1)),
+            Tokens::Unknown => return None,
+        }
+        let share = |n: u64| match &self.tokens {
+            Tokens::Sum(sum) => *sum as f64 * n as f64 / self.at.len() as f64,
+            _ => n as f64,
+        };
+        Some(parts.into_iter().map(|(place, n)| (place, share(n))).collect())
     }
 
     /// Tokens at or after `from` and at or before `to`; None when the server told no count.

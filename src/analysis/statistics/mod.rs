@@ -6,6 +6,7 @@ pub mod anderson_darling;
 pub mod autocorrelation;
 pub mod change_points;
 pub mod cluster_bootstrap;
+pub mod disturbance;
 pub mod gamma_distribution;
 pub mod hodges_lehmann;
 pub mod holm;

@@ -1,5 +1,6 @@
 //! A window against the goals fixed before the run.
 
+use crate::analysis::definitions::failure::Recovery;
 use crate::analysis::definitions::goals::{self, Answer, Met};
 use crate::analysis::definitions::{load, per_second, share};
 use crate::analysis::statistics::proportion;
@@ -27,9 +28,16 @@ pub(super) struct Found<'a> {
     pub(super) metrics: &'a Metrics,
     /// Gross is withheld.
     pub(super) no_gross: bool,
+    /// After what was done on purpose.
+    pub(super) recovery: Recovery,
 }
 
 impl Keeping {
+    /// When those that met the goals were over.
+    pub(super) fn ended(&self) -> &[u64] {
+        &self.ended
+    }
+
     /// Takes a kept request.
     pub(super) fn take(&mut self, row: &Row, asked: &Goals, bounds: &WindowRow) {
         match goals::met(row, asked, is_open(bounds)) {
@@ -44,7 +52,7 @@ impl Keeping {
 
     pub(super) fn print(self, asked: &Goals, found: &Found) -> GoalsMet {
         let limit = |(figure, limit): (&WindowFigure, &f64)| {
-            let (value, ci) = found.figure(figure);
+            let (value, ci) = found.figure(figure, *limit);
             LimitMet {
                 figure: figure.clone(),
                 limit: *limit,
@@ -84,7 +92,7 @@ impl Keeping {
 
 impl Found<'_> {
     /// The figure and its 95 % interval.
-    fn figure(&self, figure: &WindowFigure) -> (Option<f64>, Option<[f64; 2]>) {
+    fn figure(&self, figure: &WindowFigure, limit: f64) -> (Option<f64>, Option<[f64; 2]>) {
         match figure {
             WindowFigure::Percentile { metric, percentile } => {
                 let Some(d) = self.column(metric) else { return (None, None) };
@@ -102,6 +110,7 @@ impl Found<'_> {
                 let rate = self.throughput.requests_per_s;
                 (rate, goals::exact(rate))
             }
+            WindowFigure::RecoveryS => self.recovery.against(limit),
         }
     }
 

@@ -11,6 +11,7 @@ use thiserror::Error;
 use crate::analysis::definitions::wording;
 use crate::rundir::chain::Chain;
 use crate::rundir::health::HealthRow;
+use crate::rundir::mark::{self, MarkRow};
 use crate::rundir::row::Row;
 use crate::rundir::run_json::RunVerdict;
 use crate::rundir::scrape::ScrapeRow;
@@ -85,6 +86,14 @@ pub(in crate::analysis) fn read_scrapes(dir: &Path) -> Result<(Vec<ScrapeRow>, O
     match dir.join(file).try_exists() {
         Ok(false) => Ok((Vec::new(), None)),
         _ => read_lines(dir, file),
+    }
+}
+
+/// What was done on purpose; none where no file of it is.
+pub(super) fn read_marks(dir: &Path) -> Result<(Vec<MarkRow>, Option<u64>), SummaryError> {
+    match dir.join(mark::FILE).try_exists() {
+        Ok(false) => Ok((Vec::new(), None)),
+        _ => read_lines(dir, mark::FILE),
     }
 }
 

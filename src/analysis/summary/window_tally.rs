@@ -6,6 +6,7 @@ use super::arrivals::{self, Dispatches, Sending, Sendings};
 use super::calibrated::Calibration;
 use super::columns::{self, Print, Spread, Withheld};
 use super::disclosed::DisclosedTally;
+use super::failure::{self, Disturbed};
 use super::fitness::{self, Signals};
 use super::goals::{self, Keeping};
 use super::ledger::Ledger;
@@ -16,6 +17,7 @@ use crate::analysis::definitions::load::{self, TokenTrail};
 use crate::analysis::definitions::{self, per_second, rules, seconds, share, wording};
 use crate::analysis::percentiles::{self, PUBLISHED};
 use crate::goals::Goals;
+use crate::rundir::mark::MarkRow;
 use crate::rundir::row::{Outcome, Phase, Row, StampSource};
 use crate::rundir::run_json::{
     ByConn, CalibratedNet, ClientLoad, ConnRow, Connect, Distribution, FirstRequest, FlagCount, Metrics, Rates,
@@ -47,6 +49,8 @@ pub(super) struct WindowTally<'a> {
     disclosed: DisclosedTally,
     client_failures: u64,
     keeping: Keeping,
+    /// Where something was done on purpose.
+    disturbed: Option<Disturbed>,
     /// Known or lower bounds of ttft and e2e of requests that timed out or were censored.
     incomplete: Incomplete,
 }
@@ -117,7 +121,7 @@ struct Latency {
 }
 
 impl<'a> WindowTally<'a> {
-    pub(super) fn new(bounds: &'a WindowRow) -> Self {
+    pub(super) fn new(bounds: &'a WindowRow, marks: &[MarkRow]) -> Self {
         WindowTally {
             bounds,
             rows: 0,
@@ -141,6 +145,7 @@ impl<'a> WindowTally<'a> {
             disclosed: DisclosedTally::default(),
             client_failures: 0,
             keeping: Keeping::default(),
+            disturbed: Disturbed::by(marks, bounds),
             incomplete: Incomplete::default(),
         }
     }
@@ -163,6 +168,7 @@ impl<'a> WindowTally<'a> {
         }
         self.requests.due += 1;
         self.client_failures += u64::from(row.error.as_ref().is_some_and(|e| rules::is_client_loss(&e.class)));
+        self.disturbed.iter_mut().for_each(|disturbed| disturbed.take(row));
         if row.trace_id < rules::FIRST_REQUESTS {
             self.first_requests.push(first_request(row));
         }
@@ -315,6 +321,15 @@ impl<'a> WindowTally<'a> {
             first.ttft_net_ms = first.ttft_net_ms.filter(|_| !withheld.net);
         }
         self.first_requests.sort_by_key(|r| r.trace_id);
+        let good = context.goals.as_ref().is_some_and(|goals| !goals.request.is_empty()).then(|| self.keeping.ended());
+        let seen = failure::Seen {
+            span: throughput_span,
+            ended_ok: &self.work.ended_ok,
+            good,
+            trails: &self.work.trails,
+            no_gross: withheld.gross,
+        };
+        let (failure, recovery) = failure::of(self.disturbed.as_ref(), &seen);
         let goals = context.goals.as_ref().map(|asked| {
             let found = goals::Found {
                 bounds,
@@ -323,6 +338,7 @@ impl<'a> WindowTally<'a> {
                 span: throughput_span,
                 metrics: &metrics,
                 no_gross: withheld.gross,
+                recovery,
             };
             self.keeping.print(asked, &found)
         });
@@ -354,6 +370,7 @@ impl<'a> WindowTally<'a> {
             server: None,
             interrupted: bounds.interrupted,
             goals,
+            failure,
             trace_hash: bounds.trace_hash.clone(),
             lengths,
             disclosed,

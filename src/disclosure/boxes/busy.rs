@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::facts::{Place, Sheet, load, plural, range};
+use super::facts::{Place, Sheet, load, plural, range, short};
 use super::{Answer, Status};
 use crate::analysis::definitions::labels::SHORT_S;
+use crate::injection::Injection;
 use crate::report::quantity::{count, latency, rate};
 use crate::rundir::run_json::{Cell, Window};
 use crate::rundir::window::LoadModel;
@@ -122,7 +123,7 @@ pub(super) fn how_long(sheet: &Sheet<'_>) -> Answer {
     let cut = if cut > 0 { format!(", {cut} of them cut short") } else { String::new() };
     let duration = format!("{} of {span}{cut}, {total:.1} s in all", plural(places.len() as u64, "window"));
     let below = lengths().filter(|s| *s < SHORT_S).count();
-    let short = match below {
+    let too_short = match below {
         0 => String::new(),
         n if n == places.len() => format!("all below {SHORT_S:.0} s: what comes after minutes is not seen"),
         n => format!("{n} of them below {SHORT_S:.0} s"),
@@ -134,9 +135,18 @@ pub(super) fn how_long(sheet: &Sheet<'_>) -> Answer {
     let ratio = |p: &Place<'_>| p.window.steady.ttft.thirds.and_then(|thirds| thirds.ratio);
     let thirds = range(places.iter().filter_map(ratio), |r| format!("{r:.2}"))
         .map_or_else(String::new, |r| format!("last third over first third of each window, median ttft: {r}"));
-    let values = json!({
+    let injections: Vec<Injection> = serde_json::from_value(sheet.plan["injections"].clone()).unwrap_or_default();
+    let list: Vec<String> = injections.iter().map(|injection| short(&injection.to_string())).collect();
+    let on_purpose = match list.is_empty() {
+        true => String::new(),
+        false => format!("ON PURPOSE in every window: {}", list.join(", ")),
+    };
+    let mut values = json!({
         "seconds": lengths().collect::<Vec<_>>(), "total_s": total, "below_120_s": below, "drift": verdicts,
         "thirds_ratio": places.iter().map(ratio).collect::<Vec<_>>(),
     });
-    Answer::new(Status::Measured, [duration, short, stability, thirds], values)
+    if !injections.is_empty() {
+        values["injections"] = sheet.plan["injections"].clone();
+    }
+    Answer::new(Status::Measured, [duration, too_short, on_purpose, stability, thirds], values)
 }
