@@ -65,6 +65,7 @@ fn main() -> ExitCode {
         Command::Report(args) => report_dir(&args),
         Command::Disclose(args) => disclose(&args),
         Command::Export(args) => commands::export::export(&args),
+        Command::Saturate(args) => commands::saturate::saturate(*args),
     };
     match done {
         Ok(0) if OUTPUT_LOST.load(Ordering::Relaxed) => ExitCode::from(FAILED),
@@ -580,6 +581,9 @@ fn compare_runs(args: &CompareArgs) -> anyhow::Result<u8> {
 }
 
 fn verify_dir(args: &VerifyArgs) -> u8 {
+    if tarebench::saturate::is_search(&args.dir) {
+        return commands::saturate::verify(&args.dir);
+    }
     match verify::verify(&args.dir) {
         Ok(verified) => match tarebench::evidence::verify(&args.dir, verified.published) {
             Ok(comparisons) => {

@@ -18,6 +18,7 @@ pub mod markdown;
 mod overview;
 pub mod picture;
 pub mod quantity;
+pub mod saturation;
 mod server;
 mod steady;
 pub mod terminal;

@@ -3,6 +3,7 @@
 
 pub mod export;
 mod run;
+pub mod saturate;
 
 pub use export::ExportArgs;
 pub use run::{Arm, Connection, Form, InterleaveOrder, Profile, Proof, RunArgs, Stamps, Switch, TraceFormat};
@@ -71,6 +72,9 @@ pub enum Command {
     /// Write a run in the files of other tools, each figure recomputed as that tool defines it
     #[command(after_help = export::EXAMPLES)]
     Export(ExportArgs),
+    /// Search the highest load that still meets the goals, the knee, and how much the server can do
+    #[command(after_help = saturate::EXAMPLES)]
+    Saturate(Box<saturate::SaturateArgs>),
 }
 
 const RUN_EXAMPLES: &str = "Examples:

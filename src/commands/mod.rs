@@ -1,3 +1,4 @@
 //! The subcommands that turn what was measured into something else.
 
 pub mod export;
+pub mod saturate;

@@ -23,6 +23,9 @@ pub const FURTHER_LOADS: usize = 2;
 /// Throughput beyond this factor is more.
 pub const MORE: f64 = 1.05;
 
+/// Loads with this share of the largest power are near the knee.
+pub const NEAR: f64 = 0.95;
+
 /// One load that was tried.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
@@ -64,9 +67,10 @@ pub struct Knee {
     pub load: f64,
     /// Requests/s over s.
     pub power: f64,
-    /// The next loads below and above that were tried: the true one lies between, when power has one summit. Null where
-    /// there is none on that side.
+    /// The next loads below and above that were tried; null where there is none on that side.
     pub between: [Option<f64>; 2],
+    /// The lowest and the highest load that have [`NEAR`] of that power: a summit is flat, and windows have noise.
+    pub near: [f64; 2],
 }
 
 /// Windows at one load become one point, in order of load: means over the windows.
@@ -116,5 +120,8 @@ pub fn knee(points: &[Point]) -> Option<Knee> {
     // an over-saturated load has no power, and ends the stretch all the same
     let above = points.iter().map(|p| p.load).find(|l| l > load);
     let below = at.checked_sub(1).map(|below| powers[below].0);
-    (points.len() > 1).then_some(Knee { load: *load, power: *power, between: [below, above] })
+    let mut near = powers.iter().filter(|(_, p)| *p >= power * NEAR).map(|(load, _)| *load);
+    let lowest = near.next().unwrap_or(*load);
+    let near = [lowest, near.next_back().unwrap_or(lowest)];
+    (points.len() > 1).then_some(Knee { load: *load, power: *power, between: [below, above], near })
 }

@@ -15,6 +15,10 @@ pub const MORE_REQUESTS: u32 = 3;
 pub const CLIENT_TRIES: u32 = 3;
 /// Halvings below the first load, when that misses the goals.
 const LOWEST: f64 = 1.0 / 1024.0;
+/// So many loads that stay open are enough: the edge is wider than windows of this size can see.
+const MOST_OPEN: usize = 4;
+/// Most loads that are confirmed or not.
+const MOST_CONFIRMED: u32 = 3;
 /// Further loads are this much above the highest one tried.
 const BEYOND: f64 = 1.3;
 /// Most further loads.
@@ -202,6 +206,8 @@ pub struct Search {
     /// By load.
     tried: Vec<Tried>,
     points: Vec<Point>,
+    /// Loads that were to be confirmed.
+    confirmations: u32,
     /// Windows at the present load that showed nothing because of the client.
     client_tries: u32,
     /// The present load is asked with more requests.
@@ -232,6 +238,7 @@ impl Search {
             steps: 0,
             tried: Vec::new(),
             points: Vec::new(),
+            confirmations: 0,
             client_tries: 0,
             more: false,
             client: None,
@@ -320,7 +327,11 @@ impl Search {
                 if higher > at { State::Climbing { at: higher } } else { self.narrowed() }
             }
             (State::Climbing { .. }, Answer::Misses | Answer::OverSaturated) => self.narrowed(),
-            (State::Descending { .. } | State::Bisecting { .. } | State::Confirming { .. }, _) => self.narrowed(),
+            (State::Confirming { .. }, _) => {
+                self.confirmations += 1;
+                self.narrowed()
+            }
+            (State::Descending { .. } | State::Bisecting { .. }, _) => self.narrowed(),
             (State::Beyond { tried, .. }, _) => self.beyond(tried + 1),
             (State::AroundKnee { tried, .. }, _) => self.around_knee(tried + 1),
         }
@@ -346,13 +357,18 @@ impl Search {
         let first = self.bounds.from.unwrap_or(lowest.load);
         let lower = self.rounded(lowest.load / self.bounds.factor);
         let floor = if self.bounds.whole { 1.0 } else { first * LOWEST };
-        if lower < lowest.load && lower >= floor { State::Descending { at: lower } } else { State::Over(End::NoneMeets) }
+        if lower < lowest.load && lower >= floor {
+            State::Descending { at: lower }
+        } else {
+            State::Over(End::NoneMeets)
+        }
     }
 
     /// Within the widest part of a bracket that is not known to leave it open; when all are narrow, once more at its
     /// lower end.
     fn between(&self, good: f64, bad: f64, bracket: &Bracket) -> State {
-        if self.is_narrow(good, bad, 1.0) {
+        let open = self.tried.iter().filter(|t| t.standing() == Standing::Unclear).count();
+        if self.is_narrow(good, bad, 1.0) || open >= MOST_OPEN {
             return self.confirmed(good, bracket);
         }
         let lowest = bracket.unclear.first().copied();
@@ -376,7 +392,10 @@ impl Search {
 
     /// Once more at the load found, unless that was done.
     fn confirmed(&self, good: f64, bracket: &Bracket) -> State {
-        if bracket.windows < 2 { State::Confirming { at: good } } else { self.beyond(0) }
+        match bracket.windows < 2 && self.confirmations < MOST_CONFIRMED {
+            true => State::Confirming { at: good },
+            false => self.beyond(0),
+        }
     }
 
     /// Upwards until throughput has a plateau.

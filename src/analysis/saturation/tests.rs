@@ -156,7 +156,14 @@ fn an_edge_that_is_not_confirmed_moves_down() {
         _ => sharp(70.0, 80.0)(trial),
     });
     let bracket = search.bracket();
-    assert!(bracket.good.unwrap() <= 60.0 && bracket.windows == 2, "{bracket:?}, {trials:?}");
+    assert!(!search.is_conclusive() && bracket.unclear.len() == 3, "{bracket:?}, {trials:?}");
+    // the next one below is confirmed in its turn
+    let (search, trials, _) = run(bounds(), |trial| match (trial.load.unwrap(), trial.attempt) {
+        (l, attempt) if l > 68.0 && attempt > 0 => shown(Answer::Misses, l, Some(900.0)),
+        _ => sharp(70.0, 80.0)(trial),
+    });
+    let bracket = search.bracket();
+    assert!(bracket.good.unwrap() <= 68.0 && bracket.windows == 2, "{bracket:?}, {trials:?}");
 }
 
 proptest! {
@@ -250,7 +257,8 @@ fn against(server: Server, limit_s: f64, seed: u64) -> impl FnMut(&Trial) -> Sho
             let s = server.service_s();
             return shown(Answer::Unclear, 1.0 / s, Some(s * 1e3));
         };
-        let n = 400 * trial.requests as usize;
+        // long enough that what the server cannot do would wait for longer than the limit
+        let n = trial.requests as usize * 400.max((load * 5.0) as usize);
         let served = server.serve(load, n, true, seed * 1000 + window);
         let until = served.last().unwrap().due;
         let over = queue::growth(&served, load, until).is_some();
@@ -275,9 +283,12 @@ fn saturation_of_a_known_queue_is_its_capacity() {
             let from = Bounds { from: None, ..bounds() };
             let (search, trials, end) = run(from, against(server, 0.2, seed));
             let bracket = search.bracket();
-            assert!(bracket.good.is_some_and(|good| good < server.capacity()), "{bracket:?}, {end:?}, {trials:?}");
+            assert!(
+                bracket.good.is_some_and(|good| good <= server.capacity() * 1.05),
+                "{bracket:?}, {end:?}, {trials:?}"
+            );
             let found = points::saturation(&points::merged(&search_points(&trials, server, seed))).unwrap();
-            assert!(found.plateau, "{found:?}, {trials:?}");
+            assert!(found.plateau && end == End::Complete, "{found:?}, {end:?}, {trials:?}");
             let off = found.requests_per_s / server.capacity() - 1.0;
             assert!(off.abs() < 0.05, "{} slots, seed {seed}: {off}, {found:?}", server.slots);
         }
@@ -288,9 +299,7 @@ fn saturation_of_a_known_queue_is_its_capacity() {
 fn search_points(trials: &[Trial], server: Server, seed: u64) -> Vec<Point> {
     let mut again = against(server, 0.2, seed);
     let shown = trials.iter().map(|trial| (trial.load, again(trial)));
-    shown
-        .filter_map(|(load, s)| Some(Point { load: load?, throughput: s.throughput?, time_ms: s.time_ms }))
-        .collect()
+    shown.filter_map(|(load, s)| Some(Point { load: load?, throughput: s.throughput?, time_ms: s.time_ms })).collect()
 }
 
 /// Long windows of the same queue, load by load in steps of 2 % of its capacity.
@@ -310,12 +319,15 @@ fn the_knee_is_that_of_the_queue() {
         let mut inside = 0;
         for seed in 1..=10 {
             let (_, trials, _) = run(Bounds { from: None, ..bounds() }, against(server, 0.2, seed));
-            let found = points::knee(&points::merged(&search_points(&trials, server, seed))).unwrap();
-            let [below, above] = found.between;
-            inside += usize::from(below.is_none_or(|b| b <= truth) && above.is_none_or(|a| truth <= a));
+            let curve = points::merged(&search_points(&trials, server, seed));
+            let found = points::knee(&curve).unwrap();
+            // the true summit lies no further than one load beside those that are nearly as good
+            let below = curve.iter().rfind(|p| p.load < found.near[0]).map_or(0.0, |p| p.load);
+            let above = curve.iter().find(|p| p.load > found.near[1]).map_or(f64::INFINITY, |p| p.load);
+            inside += usize::from((below..=above).contains(&truth));
             assert!((found.load / truth - 1.0).abs() < 0.25, "{} slots: {found:?}, truth {truth}", server.slots);
         }
-        assert!(inside >= 8, "{} slots: {inside} of 10 hold {truth}", server.slots);
+        assert!(inside >= 9, "{} slots: {inside} of 10 hold {truth}", server.slots);
     }
 }
 
@@ -336,7 +348,8 @@ fn over_saturation_is_told_from_a_busy_server() {
                 .count();
             assert!(alarms <= at_most(0.01, runs as usize), "{share} of {server:?}: {alarms} of {runs}");
         }
-        for share in [1.5, 2.0, 4.0] {
+        // 400 requests are over before the first 50 have shown how long it takes
+        for share in [1.5, 2.0, 4.0].into_iter().filter(|_| n > 1000) {
             let load = server.capacity() * share;
             let seen = (0..50).filter(|seed| {
                 let served = server.serve(load, n, true, *seed);
@@ -391,8 +404,12 @@ fn saturation_needs_further_loads_that_are_further() {
 #[test]
 fn the_knee_is_the_largest_power_and_an_over_saturated_load_has_none() {
     let point = |load: f64, throughput: f64, time_ms| Point { load, throughput, time_ms };
-    let curve =
-        [point(10.0, 10.0, Some(100.0)), point(20.0, 20.0, Some(110.0)), point(40.0, 40.0, Some(400.0)), point(80.0, 41.0, None)];
+    let curve = [
+        point(10.0, 10.0, Some(100.0)),
+        point(20.0, 20.0, Some(110.0)),
+        point(40.0, 40.0, Some(400.0)),
+        point(80.0, 41.0, None),
+    ];
     let found = points::knee(&curve).unwrap();
     assert_eq!((found.load, found.between), (20.0, [Some(10.0), Some(40.0)]));
     assert!((found.power - 20.0 / 0.11).abs() < 1e-9);

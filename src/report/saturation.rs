@@ -1,0 +1,349 @@
+//! A search for the highest load that meets the goals: its windows as a table, the named points in words.
+
+use crate::analysis::saturation::growth::Growth;
+use crate::analysis::saturation::search::{Answer, End, Purpose};
+use crate::cli::saturate::Over;
+use crate::reading::printable;
+use crate::report::quantity::{count, latency, percent, percentile, rate};
+use crate::rundir::run_json::Distribution;
+use crate::saturate::document::{Cost, Document, Optimum};
+use crate::saturate::settings::Settings;
+use crate::saturate::window::{Figures, Percentiles};
+use std::fmt::Write;
+use std::path::Path;
+
+/// Columns of the table.
+const COLUMNS: [&str; 11] =
+    ["load", "offered", "achieved", "ok/s", "ttft p50", "p95", "p99", "tpot p50", "share", "95 % interval", "answer"];
+/// Their widths on a terminal; the last one is as wide as it is.
+const WIDTHS: [usize; 10] = [9, 8, 9, 7, 10, 9, 9, 9, 6, 14];
+
+/// What is to be done, before the first window.
+pub fn announcement(settings: &Settings, dir: &Path) -> String {
+    format!(
+        "saturate  {}: the highest at which {}; windows of {} requests and {} s at least; at most {} windows and {} s; \
+         every file goes to {}",
+        match settings.over {
+            Over::Rate => "requests/s, open loop",
+            Over::Concurrency => "requests in flight, closed loop",
+        },
+        goals(settings),
+        count(settings.num_prompts),
+        settings.step_duration_s,
+        settings.bounds.max_steps,
+        settings.budget_s,
+        dir.display()
+    )
+}
+
+fn goals(settings: &Settings) -> String {
+    let asked = &settings.goals;
+    let limits: Vec<String> = asked.request.iter().map(|(m, ms)| format!("{} {}", m.name(), latency(*ms))).collect();
+    let request = format!("{} of requests keep to {}", percent(Some(asked.share)), limits.join(", "));
+    let request = Some(request).filter(|_| !limits.is_empty());
+    let window = asked.window.iter().map(|(figure, limit)| {
+        let bound = if figure.is_at_least() { "at least" } else { "at most" };
+        format!("{figure} is {bound} {limit}")
+    });
+    request.into_iter().chain(window).collect::<Vec<_>>().join(", and ")
+}
+
+/// The head of the table.
+pub fn heading(settings: &Settings) -> String {
+    let ttft = match settings.over {
+        Over::Rate => "from due",
+        Over::Concurrency => "gross",
+    };
+    let mut above: [String; 11] = std::array::from_fn(|_| String::new());
+    (above[4], above[8]) = (format!("ttft {ttft}"), "%".to_owned());
+    let mut names = COLUMNS.map(str::to_owned);
+    names[4] = "p50".to_owned();
+    // the words above may be wider than their column: the empty one before it gives way
+    let mut widths = WIDTHS;
+    widths[3] -= above[4].len().saturating_sub(WIDTHS[4]).min(WIDTHS[3]);
+    widths[4] = WIDTHS[3] + WIDTHS[4] - widths[3];
+    format!("{}\n{}", row(&above, &widths).trim_end(), row(&names, &WIDTHS))
+}
+
+/// A window as a line of the table; with more lines where there is more to say.
+pub fn line(figures: &Figures) -> String {
+    let mut text = row(&cells(figures), &WIDTHS);
+    if let Some(growth) = &figures.over_saturated {
+        let _ = write!(text, "\n          {}", over_saturated(growth));
+    }
+    for words in &figures.client {
+        let _ = write!(text, "\n          client: {}", printable(words, None));
+    }
+    text
+}
+
+fn row(cells: &[String; 11], widths: &[usize; 10]) -> String {
+    let mut text = String::new();
+    for (cell, width) in cells.iter().zip(widths) {
+        let _ = write!(text, "{cell:>width$}");
+    }
+    let _ = write!(text, "  {}", cells[10]);
+    text
+}
+
+fn cells(f: &Figures) -> [String; 11] {
+    let at_least = |words: String| match f.over_saturated {
+        Some(_) if words.ends_with('s') && words != "-" => format!(">{words}"),
+        _ => words,
+    };
+    let of = |column: &Percentiles, name: &str| {
+        let found = Distribution {
+            n: column.n,
+            p50_ms: column.p50_ms,
+            p95_ms: column.p95_ms,
+            p99_ms: column.p99_ms,
+            ..Distribution::default()
+        };
+        at_least(percentile((column.n > 0).then_some(&found), name))
+    };
+    let hundredth = |share: f64| format!("{:.2}", share * 100.0);
+    [
+        f.load.map_or_else(|| "one".to_owned(), load),
+        rate(f.offered_rps),
+        rate(f.achieved_rps),
+        rate(f.requests_per_s),
+        of(&f.ttft, "p50"),
+        of(&f.ttft, "p95"),
+        of(&f.ttft, "p99"),
+        of(&f.tpot, "p50"),
+        f.goodput.map_or_else(|| "-".to_owned(), |s| format!("{:.1}", s * 100.0)),
+        f.goodput_ci.map_or_else(|| "-".to_owned(), |[low, high]| format!("{}..{}", hundredth(low), hundredth(high))),
+        answer(f),
+    ]
+}
+
+/// A load in as many digits as it has.
+fn load(load: f64) -> String {
+    format!("{load}")
+}
+
+fn answer(f: &Figures) -> String {
+    let first = f.purpose == Some(Purpose::OneAtATime);
+    match &f.answer {
+        // too few requests by design
+        Answer::Unclear if first => "to begin from".to_owned(),
+        Answer::Meets => "meets".to_owned(),
+        Answer::Misses => "misses".to_owned(),
+        Answer::OverSaturated => "over-saturated".to_owned(),
+        Answer::Unclear => "open".to_owned(),
+        Answer::Client(_) => "client".to_owned(),
+    }
+}
+
+/// That a load is more than the server can do, with the figures that say so.
+pub fn over_saturated(g: &Growth) -> String {
+    format!(
+        "over-saturated: from {:.1} to {:.1} s in flight {} to {}, {} a second more (at least {}, p {:.1e}); {} of {} \
+         requests/s finished",
+        g.from_s,
+        g.to_s,
+        count(g.in_flight_from),
+        count(g.in_flight_to),
+        rate(Some(g.slope_per_s)),
+        rate(Some(g.slope_lo_per_s)),
+        g.p,
+        rate(Some(g.finished_per_s)),
+        rate(Some(g.offered_per_s)),
+    )
+}
+
+/// The whole of it for a terminal.
+pub fn render(document: &Document) -> String {
+    let mut text = heading(&document.settings) + "\n";
+    for figures in document.steps.iter().chain(&document.points) {
+        text += &(line(figures) + "\n");
+    }
+    text.push('\n');
+    for sentence in sentences(document) {
+        text += &wrapped(&sentence);
+    }
+    text
+}
+
+/// At most 100 columns wide, further lines under the first word after the name.
+fn wrapped(sentence: &str) -> String {
+    let (name, words) = sentence.split_once(": ").unwrap_or(("", sentence));
+    let mut text = format!("{name:<12}");
+    let mut at = 12;
+    for word in words.split(' ') {
+        if at > 12 && at + word.len() + 1 > 100 {
+            text.push_str("\n            ");
+            at = 12;
+        } else if at > 12 {
+            text.push(' ');
+            at += 1;
+        }
+        text += word;
+        at += word.len();
+    }
+    text + "\n"
+}
+
+/// What was found, in sentences that begin with a name.
+fn sentences(document: &Document) -> Vec<String> {
+    let unit = match document.settings.over {
+        Over::Rate => "requests/s",
+        Over::Concurrency => "in flight",
+    };
+    let mut all = Vec::new();
+    all.push(match &document.optimum {
+        Some(found) => optimum(document, found, unit),
+        None => format!("optimum: none: no load is known to meet the goals ({})", goals(&document.settings)),
+    });
+    if let Some([meets, misses]) = document.not_monotone {
+        all.push(format!(
+            "NOT MONOTONE: {} {unit} meet the goals, but {} below it miss them: the optimum is the highest load below the \
+             first that misses them, and says little of this server",
+            load(meets),
+            load(misses)
+        ));
+    }
+    all.push(match &document.saturation {
+        Some(found) if found.plateau => format!(
+            "saturation: {} ok requests/s, from {} {unit} on; {} give less than 5 % more",
+            rate(Some(found.requests_per_s)),
+            load(found.load),
+            found.further.iter().map(|l| load(*l)).collect::<Vec<_>>().join(" and ")
+        ),
+        Some(found) => format!(
+            "saturation: at least {} ok requests/s, at {} {unit}; no plateau was reached",
+            rate(Some(found.requests_per_s)),
+            load(found.load)
+        ),
+        None => "saturation: not known: no window gave a throughput".to_owned(),
+    });
+    all.push(match &document.knee {
+        Some(knee) => {
+            let side = |l: Option<f64>, none: &str| l.map_or_else(|| none.to_owned(), load);
+            format!(
+                "knee: {} {unit}: the largest throughput / mean time ({} requests/s over s) of the loads tried; {} to {} have \
+                 95 % of it, and the next that were tried are {} and {}",
+                load(knee.load),
+                rate(Some(knee.power)),
+                load(knee.near[0]),
+                load(knee.near[1]),
+                side(knee.between[0], "none below"),
+                side(knee.between[1], "none above")
+            )
+        }
+        None => "knee: not known: no load has a throughput and a time".to_owned(),
+    });
+    all.extend(document.cost.as_ref().map(cost));
+    all.extend(document.client_above.as_ref().map(|words| {
+        format!("client: it ended above {}, the server did not: {}", highest(document), printable(words, None))
+    }));
+    all.push(ended(document));
+    all
+}
+
+fn highest(document: &Document) -> String {
+    let fit = document.steps.iter().filter(|f| !matches!(f.answer, Answer::Client(_))).filter_map(|f| f.load);
+    load(fit.fold(0.0, f64::max))
+}
+
+fn optimum(document: &Document, found: &Optimum, unit: &str) -> String {
+    let at = load(found.load);
+    let windows = if found.windows == 1 { "1 window".to_owned() } else { format!("{} windows", found.windows) };
+    let met = format!("optimum: {at} {unit} meet the goals in {windows}");
+    let open = match &found.open_at[..] {
+        [] => String::new(),
+        loads => format!("; left open at {}", loads.iter().map(|l| load(*l)).collect::<Vec<_>>().join(", ")),
+    };
+    let missed = found.missed_at.map_or_else(
+        || "; no load is known to miss them, so that it is at least that".to_owned(),
+        |bad| format!("; {} miss them", load(bad)),
+    );
+    let said = if document.conclusive { "" } else { " (INCONCLUSIVE)" };
+    let done = found.requests_per_s.map_or_else(String::new, |per_s| {
+        let tokens =
+            found.output_tokens_per_s.map_or_else(String::new, |t| format!(", {} output tokens/s", rate(Some(t))));
+        format!("; {} ok requests/s{tokens} there", rate(Some(per_s)))
+    });
+    format!("{met}{open}{missed}{said}{done}")
+}
+
+fn cost(cost: &Cost) -> String {
+    let of = |per_million: Option<f64>| per_million.map_or_else(|| "not known".to_owned(), |c| format!("{c:.4}"));
+    format!(
+        "cost: at the optimum and {} as declared, a million output tokens cost {}{unit}, a million tokens with prompts \
+         {}{unit}",
+        cost.price.words(),
+        of(cost.per_million_output_tokens),
+        of(cost.per_million_total_tokens),
+        unit = cost.price.unit()
+    )
+}
+
+fn ended(document: &Document) -> String {
+    let windows = document.steps.len();
+    let why = match &document.ended {
+        End::Complete if document.conclusive => "everything that was sought was found".to_owned(),
+        End::Complete => "what is open stayed open with more requests".to_owned(),
+        End::NoneMeets => "no load that was tried meets the goals, not even the lowest".to_owned(),
+        End::AllMeet => format!("every load up to --to meets the goals; raise it above {}", highest(document)),
+        End::Client(words) => {
+            format!("the client ends above {}, the server does not: {}", highest(document), printable(words, None))
+        }
+        End::Steps => "--max-steps was reached".to_owned(),
+        End::Budget => "--budget was used up".to_owned(),
+        End::Interrupted => "it was interrupted".to_owned(),
+        End::Failed(words) => format!("a window could not be run: {}", printable(words, None)),
+    };
+    format!("ended: after {windows} windows: {why}")
+}
+
+/// The whole of it as Markdown.
+pub fn markdown(document: &Document) -> String {
+    let mut text = format!(
+        "# Saturation\n\ntarebench {}, started {}. Sought: the highest load ({}) at which {}.\n\n",
+        document.tarebench,
+        document.started_at,
+        match document.settings.over {
+            Over::Rate => "requests/s, open loop",
+            Over::Concurrency => "requests in flight, closed loop",
+        },
+        goals(&document.settings)
+    );
+    for sentence in sentences(document) {
+        let (name, words) = sentence.split_once(": ").unwrap_or(("", &sentence));
+        let _ = writeln!(text, "- **{name}**: {}", escaped(words));
+    }
+    let _ = writeln!(text, "\n## Windows\n\n| {} | directory |", COLUMNS.join(" | "));
+    let _ = writeln!(text, "|{}", "---|".repeat(COLUMNS.len() + 1));
+    for figures in document.steps.iter().chain(&document.points) {
+        let cells = cells(figures).map(|cell| escaped(&cell));
+        let _ = writeln!(text, "| {} | {} |", cells.join(" | "), figures.dir);
+    }
+    let ttft = match document.settings.over {
+        Over::Rate => "from due",
+        Over::Concurrency => "gross",
+    };
+    let _ = writeln!(
+        text,
+        "\nttft is {ttft}, tpot gross. share: of the kept requests those that met the goals, in %. `one`: one request at a \
+         time, to begin from. `>`: a lower bound, the load is over-saturated.\n"
+    );
+    let notes = document.steps.iter().chain(&document.points).flat_map(|f| {
+        let growth = f.over_saturated.as_ref().map(over_saturated);
+        let client = f.client.iter().map(|words| format!("client: {}", printable(words, None)));
+        growth.into_iter().chain(client).map(|words| format!("- {}: {}", f.dir, escaped(&words)))
+    });
+    let notes: Vec<String> = notes.collect();
+    if !notes.is_empty() {
+        let _ = writeln!(text, "{}\n", notes.join("\n"));
+    }
+    text += "## Rules\n\n";
+    for rule in document.definitions.values() {
+        let _ = writeln!(text, "- {rule}");
+    }
+    text
+}
+
+fn escaped(words: &str) -> String {
+    words.replace('|', "\\|")
+}
