@@ -248,7 +248,7 @@ fn highest(document: &Document) -> String {
 
 fn optimum(document: &Document, found: &Optimum, unit: &str) -> String {
     let at = load(found.load);
-    let windows = if found.windows == 1 { "1 window".to_owned() } else { format!("{} windows", found.windows) };
+    let windows = windows(found.windows);
     let met = format!("optimum: {at} {unit} meet the goals in {windows}");
     let open = match &found.open_at[..] {
         [] => String::new(),
@@ -267,20 +267,26 @@ fn optimum(document: &Document, found: &Optimum, unit: &str) -> String {
     format!("{met}{open}{missed}{said}{done}")
 }
 
+fn windows(n: u64) -> String {
+    if n == 1 { "1 window".to_owned() } else { format!("{} windows", count(n)) }
+}
+
 fn cost(cost: &Cost) -> String {
-    let of = |per_million: Option<f64>| per_million.map_or_else(|| "not known".to_owned(), |c| format!("{c:.4}"));
+    let unit = cost.price.unit();
+    let of = |per_million: Option<f64>| match per_million {
+        Some(amount) => format!("cost {amount:.4}{unit}"),
+        None => "have no known cost".to_owned(),
+    };
     format!(
-        "cost: at the optimum and {} as declared, a million output tokens cost {}{unit}, a million tokens with prompts \
-         {}{unit}",
+        "cost: at the optimum and {} as declared, a million output tokens {}, a million tokens with prompts {}",
         cost.price.words(),
         of(cost.per_million_output_tokens),
         of(cost.per_million_total_tokens),
-        unit = cost.price.unit()
     )
 }
 
 fn ended(document: &Document) -> String {
-    let windows = document.steps.len();
+    let windows = windows(document.steps.len() as u64);
     let why = match &document.ended {
         End::Complete if document.conclusive => "everything that was sought was found".to_owned(),
         End::Complete => "what is open stayed open with more requests".to_owned(),
@@ -294,7 +300,7 @@ fn ended(document: &Document) -> String {
         End::Interrupted => "it was interrupted".to_owned(),
         End::Failed(words) => format!("a window could not be run: {}", printable(words, None)),
     };
-    format!("ended: after {windows} windows: {why}")
+    format!("ended: after {windows}: {why}")
 }
 
 /// The whole of it as Markdown.
@@ -346,4 +352,176 @@ pub fn markdown(document: &Document) -> String {
 
 fn escaped(words: &str) -> String {
     words.replace('|', "\\|")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::saturation::points::{Knee, Saturation};
+    use crate::analysis::saturation::search::Bounds;
+    use crate::goals::Goals;
+
+    fn settings() -> Settings {
+        let goals = Goals::new(None, &["ttft:500".to_owned()]).expect("goals").expect("goals");
+        let bounds = Bounds { from: None, to: None, factor: 2.0, resolution: 0.05, whole: false, max_steps: 40 };
+        Settings {
+            over: Over::Rate,
+            bounds,
+            goals,
+            num_prompts: 400,
+            drop: 10,
+            step_duration_s: 11.0,
+            budget_s: 1800.0,
+            seed: 7,
+            points: Vec::new(),
+            price: None,
+        }
+    }
+
+    fn figures(load: f64, answer: Answer) -> Figures {
+        let column = |name: &str, p50_ms: Option<f64>| Percentiles {
+            column: name.to_owned(),
+            n: 400,
+            p50_ms,
+            p95_ms: p50_ms.map(|ms| ms * 2.0),
+            p99_ms: p50_ms.map(|ms| ms * 3.0),
+        };
+        Figures {
+            dir: format!("steps/00-climb-{load}"),
+            cell: 0,
+            window: 0,
+            purpose: Some(Purpose::Climb),
+            load: Some(load),
+            attempt: 0,
+            offered_rps: Some(load),
+            achieved_rps: Some(load),
+            requests_per_s: Some(load),
+            output_tokens_per_s: Some(load * 25.0),
+            total_tokens_per_s: Some(load * 75.0),
+            in_flight_max: 12,
+            kept: 400,
+            ok: 400,
+            ttft: column("due", Some(40.0)),
+            ttft_net: column("net", Some(39.0)),
+            tpot: column("gross", None),
+            e2e_mean_ms: Some(100.0),
+            goodput: Some(1.0),
+            goodput_ci: Some([0.9908, 1.0]),
+            answer,
+            why: String::new(),
+            over_saturated: None,
+            ended_early: false,
+            client: Vec::new(),
+        }
+    }
+
+    fn document() -> Document {
+        Document {
+            schema: String::new(),
+            tarebench: "0".to_owned(),
+            started_at: "then".to_owned(),
+            settings: settings(),
+            steps: vec![figures(64.0, Answer::Meets)],
+            points: Vec::new(),
+            optimum: Some(Optimum {
+                load: 76.2,
+                windows: 2,
+                missed_at: Some(79.1),
+                open_at: Vec::new(),
+                requests_per_s: Some(76.0),
+                output_tokens_per_s: Some(1_900.0),
+                total_tokens_per_s: None,
+            }),
+            saturation: Some(Saturation {
+                requests_per_s: 80.1,
+                load: 79.1,
+                plateau: true,
+                further: vec![128.0, 166.4],
+            }),
+            knee: Some(Knee { load: 64.0, power: 612.0, between: [Some(32.0), None], near: [64.0, 76.2] }),
+            cost: None,
+            ended: End::Complete,
+            conclusive: true,
+            not_monotone: None,
+            client_above: None,
+            definitions: std::collections::BTreeMap::new(),
+        }
+    }
+
+    fn said(document: &Document, name: &str) -> String {
+        let found = sentences(document).into_iter().find(|s| s.starts_with(name));
+        found.unwrap_or_else(|| panic!("{name}"))
+    }
+
+    #[test]
+    fn the_points_in_words() {
+        let found = document();
+        assert_eq!(
+            said(&found, "optimum"),
+            "optimum: 76.2 requests/s meet the goals in 2 windows; 79.1 miss them; 76.0 ok requests/s, 1,900 output \
+             tokens/s there"
+        );
+        assert_eq!(
+            said(&found, "saturation"),
+            "saturation: 80.1 ok requests/s, from 79.1 requests/s on; 128 and 166.4 give less than 5 % more"
+        );
+        assert!(said(&found, "knee").contains("64 to 76.2 have 95 % of it"), "{}", said(&found, "knee"));
+        assert_eq!(said(&found, "ended"), "ended: after 1 window: everything that was sought was found");
+        assert!(render(&found).lines().all(|line| line.len() <= 100), "{}", render(&found));
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_claimed() {
+        let open = Document { conclusive: false, ..document() };
+        assert!(said(&open, "optimum").contains("(INCONCLUSIVE)"));
+        let client = Document { ended: End::Client("busy\u{1b}[2J 0.9".to_owned()), ..open };
+        assert_eq!(
+            said(&client, "ended"),
+            "ended: after 1 window: the client ends above 64, the server does not: busy [2J 0.9"
+        );
+        let none = Document { optimum: None, saturation: None, knee: None, ended: End::NoneMeets, ..client };
+        assert!(
+            said(&none, "optimum").starts_with("optimum: none: no load is known to meet the goals (99.0 % of requests")
+        );
+        assert!(said(&none, "saturation").contains("not known") && said(&none, "knee").contains("not known"));
+        let turns = Document { not_monotone: Some([128.0, 64.0]), ..none };
+        assert!(said(&turns, "NOT MONOTONE").contains("128 requests/s meet the goals, but 64 below it miss them"));
+        let bound = Saturation { requests_per_s: 64.0, load: 64.0, plateau: false, further: Vec::new() };
+        let bound = Document { saturation: Some(bound), ..turns };
+        assert!(said(&bound, "saturation").starts_with("saturation: at least 64.0 ok requests/s"));
+    }
+
+    #[test]
+    fn figures_that_are_bounds_or_withheld_are_marked() {
+        let growth = Growth {
+            from_s: 2.0,
+            to_s: 6.0,
+            in_flight_from: 40,
+            in_flight_to: 160,
+            slope_per_s: 30.0,
+            slope_lo_per_s: 28.0,
+            p: 1.2e-6,
+            offered_per_s: 128.0,
+            finished_per_s: 80.0,
+        };
+        let over = Figures { over_saturated: Some(growth), ..figures(128.0, Answer::OverSaturated) };
+        let text = line(&over);
+        assert!(text.contains(">40.0 ms") && text.contains(">120.0 ms") && text.contains("withheld"), "{text}");
+        assert!(text.contains("in flight 40 to 160") && text.contains("80.0 of 128 requests/s finished"), "{text}");
+        let void = Figures { client: vec!["busy | 0.9".to_owned()], ..figures(8.0, Answer::Client("busy".to_owned())) };
+        assert!(line(&void).ends_with("client: busy | 0.9"));
+        let page = markdown(&Document { steps: vec![over, void], ..document() });
+        assert!(page.contains("- steps/00-climb-8: client: busy \\| 0.9") && page.contains("| >40.0 ms |"), "{page}");
+    }
+
+    #[test]
+    fn a_million_tokens_at_the_optimum() {
+        let price: crate::price::Price = "3.6 USD/h".parse().expect("a price");
+        let at = Cost { price, per_million_output_tokens: Some(1.0), per_million_total_tokens: None };
+        assert_eq!(
+            cost(&at),
+            "cost: at the optimum and 3.6 USD/h as declared, a million output tokens cost 1.0000 USD, a million tokens with \
+             prompts have no known cost"
+        );
+    }
 }

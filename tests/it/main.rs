@@ -17,6 +17,7 @@ mod live;
 mod mock_command;
 mod open_loop;
 mod replay;
+mod saturate;
 mod server_facts;
 mod without_uring;
 mod workloads;

@@ -269,7 +269,8 @@ impl Search {
     pub fn report(&mut self, shown: Shown) {
         let Next::Try(trial) = self.next() else { return };
         self.steps += 1;
-        let client = matches!(shown.answer, Answer::Client(_));
+        // a rate to begin from is known whatever the client's latencies are worth
+        let client = matches!(shown.answer, Answer::Client(_)) && trial.purpose != Purpose::OneAtATime;
         if client && self.client_tries + 1 < CLIENT_TRIES {
             self.client_tries += 1;
             return;
@@ -308,6 +309,10 @@ impl Search {
         match (state, shown.answer) {
             (State::Over(end), _) => State::Over(end),
             // a curve without its upper part is a curve
+            (State::OneAtATime, Answer::Meets | Answer::Unclear | Answer::Client(_)) => match shown.throughput {
+                Some(per_s) if per_s > 0.0 => State::Climbing { at: self.allowed(per_s) },
+                _ => State::Over(End::Failed("one request at a time gave no throughput to begin from".to_owned())),
+            },
             (State::Beyond { .. }, Answer::Client(words)) => {
                 self.client = Some(words);
                 self.around_knee(0)
@@ -318,10 +323,6 @@ impl Search {
             }
             (_, Answer::Client(words)) => State::Over(End::Client(words)),
             (State::OneAtATime, Answer::Misses | Answer::OverSaturated) => State::Over(End::NoneMeets),
-            (State::OneAtATime, Answer::Meets | Answer::Unclear) => match shown.throughput {
-                Some(per_s) if per_s > 0.0 => State::Climbing { at: self.allowed(per_s) },
-                _ => State::Over(End::Failed("one request at a time gave no throughput to begin from".to_owned())),
-            },
             (State::Climbing { at }, Answer::Meets | Answer::Unclear) => {
                 let higher = self.allowed(at * self.bounds.factor);
                 if higher > at { State::Climbing { at: higher } } else { self.narrowed() }

@@ -66,6 +66,11 @@ fn without_a_first_load_one_request_at_a_time_shows_it() {
     });
     assert_eq!((trials[0].load, trials[1].load), (None, Some(9.871)), "{trials:?}");
     assert!(search.is_conclusive());
+    let (search, trials, _) = run(from, |trial| match trial.load {
+        None => shown(Answer::Client("busy".to_owned()), 9.871_23, None),
+        Some(_) => sharp(70.0, 80.0)(trial),
+    });
+    assert!(trials[1].load == Some(9.871) && search.is_conclusive(), "its latencies are not needed: {trials:?}");
     let (search, trials, end) = run(from, |_| shown(Answer::Misses, 9.8, Some(100.0)));
     assert_eq!((trials.len(), end, search.bracket().good), (1, End::NoneMeets, None));
 }
