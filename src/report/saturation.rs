@@ -289,7 +289,11 @@ fn ended(document: &Document) -> String {
     let windows = windows(document.steps.len() as u64);
     let why = match &document.ended {
         End::Complete if document.conclusive => "everything that was sought was found".to_owned(),
-        End::Complete => "what is open stayed open with more requests".to_owned(),
+        End::Complete => {
+            "windows near the edge disagree, or leave it open with more requests too; longer ones may tell \
+                          (--step-duration, --num-prompts)"
+                .to_owned()
+        }
         End::NoneMeets => "no load that was tried meets the goals, not even the lowest".to_owned(),
         End::AllMeet => format!("every load up to --to meets the goals; raise it above {}", highest(document)),
         End::Client(words) => {

@@ -299,3 +299,63 @@ fn refused(run: &RunArgs) -> Result<(), BadSearch> {
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use crate::load_point;
+    use clap::Parser;
+
+    fn args(flags: &[&str]) -> SaturateArgs {
+        let words = [&["tarebench", "saturate"], flags].concat();
+        match Cli::try_parse_from(words).expect("flags").command {
+            Command::Saturate(args) => *args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn settings(flags: &[&str]) -> Settings {
+        Settings::of(&args(flags), |_| None).expect("settings")
+    }
+
+    #[test]
+    fn a_window_is_long_enough_for_what_cannot_be_done_to_show() {
+        // 5 % too much makes the last of 11 s wait for 0.5 s, and one in a hundred may
+        assert!((settings(&["--goodput", "ttft:500,tpot:40"]).step_duration_s - 11.0).abs() < 1e-9);
+        assert!((settings(&["--goodput", "ttft:500", "--resolution", "10%"]).step_duration_s - 5.5).abs() < 1e-9);
+        assert_eq!(settings(&["--goodput", "ttft:50"]).step_duration_s, 5.0);
+        assert_eq!(settings(&["--goodput", "tpot:4000"]).step_duration_s, 5.0, "it does not wait");
+        assert_eq!(settings(&["--goodput", "ttft:500", "--step-duration", "2"]).step_duration_s, 2.0);
+        let closed = settings(&["--goodput", "ttft:500", "--over", "concurrency"]);
+        assert_eq!((closed.step_duration_s, closed.bounds.from), (5.0, Some(1.0)), "no queue grows without end");
+    }
+
+    #[test]
+    fn each_window_is_a_campaign_that_ends_early() {
+        let flags = ["--goodput", "ttft:500", "--seed", "40", "--from", "3", "--burstiness", "2"];
+        let (args, settings) = (args(&flags), settings(&flags));
+        let plan = |trial: Trial| settings.plan(&args.run, &trial, Path::new("x"), 60.0, |_| None).expect("a plan");
+        let again = Trial { purpose: Purpose::Bisect, load: Some(3.5), requests: 3, attempt: 2 };
+        let found = plan(again);
+        assert_eq!((found.num_prompts, found.drop, found.windows, found.workload.seed), (1_200, 10, 1, 42));
+        assert_eq!(found.early_end, Some(EarlyEnd { when_over_saturated: true, at_most_s: 60.0 }));
+        assert!((found.min_duration_s - 33.0).abs() < 1e-9);
+        assert!(matches!(&found.cells[..], [load_point::Cell::Open(open)] if open.rate == Some(3.5)));
+        let one = plan(Trial { purpose: Purpose::OneAtATime, load: None, requests: 1, attempt: 0 });
+        assert_eq!((&one.cells[..], one.num_prompts), (&[load_point::Cell::Closed { concurrency: 1 }][..], 30));
+        assert!(one.hash("m") != found.hash("m"));
+    }
+
+    #[test]
+    fn shares_of_the_optimum_are_one_campaign() {
+        let flags = ["--goodput", "ttft:500", "--over", "concurrency", "--points", "25,50,90,95"];
+        let (args, settings) = (args(&flags), settings(&flags));
+        assert_eq!(settings.loads_of_points(10.0), [3.0, 5.0, 9.0, 10.0]);
+        assert_eq!(settings.loads_of_points(2.0), [1.0, 2.0], "each load once");
+        let plan = settings.plan_of_points(&args.run, 40.0, Path::new("x"), |_| None).expect("a plan").expect("wanted");
+        assert_eq!((plan.cells.len(), plan.drop, plan.early_end), (4, 38, None));
+        let none = Settings { points: Vec::new(), ..settings };
+        assert!(none.plan_of_points(&args.run, 40.0, Path::new("x"), |_| None).expect("a plan").is_none());
+    }
+}
