@@ -16,7 +16,11 @@ use std::path::Path;
 const COLUMNS: [&str; 11] =
     ["load", "offered", "achieved", "ok/s", "ttft p50", "p95", "p99", "tpot p50", "share", "95 % interval", "answer"];
 /// Their widths on a terminal; the last one is as wide as it is.
-const WIDTHS: [usize; 10] = [9, 8, 9, 7, 10, 9, 9, 9, 6, 14];
+const WIDTHS: [usize; 10] = [8, 8, 9, 7, 10, 10, 10, 9, 6, 14];
+/// Widest line.
+const WIDEST: usize = 100;
+/// How far lines below one of the table stand in.
+const INDENT: usize = 8;
 
 /// What is to be done, before the first window.
 pub fn announcement(settings: &Settings, dir: &Path) -> String {
@@ -68,11 +72,10 @@ pub fn heading(settings: &Settings) -> String {
 /// A window as a line of the table; with more lines where there is more to say.
 pub fn line(figures: &Figures) -> String {
     let mut text = row(&cells(figures), &WIDTHS);
-    if let Some(growth) = &figures.over_saturated {
-        let _ = write!(text, "\n          {}", over_saturated(growth));
-    }
-    for words in &figures.client {
-        let _ = write!(text, "\n          client: {}", printable(words, None));
+    let growth = figures.over_saturated.as_ref().map(over_saturated);
+    let client = figures.client.iter().map(|words| format!("client: {}", printable(words, None)));
+    for words in growth.into_iter().chain(client) {
+        text += &format!("\n{}", filled(&" ".repeat(INDENT), &words));
     }
     text
 }
@@ -126,10 +129,10 @@ fn answer(f: &Figures) -> String {
     let first = f.purpose == Some(Purpose::OneAtATime);
     match &f.answer {
         // too few requests by design
-        Answer::Unclear if first => "to begin from".to_owned(),
+        Answer::Unclear if first => "start".to_owned(),
         Answer::Meets => "meets".to_owned(),
         Answer::Misses => "misses".to_owned(),
-        Answer::OverSaturated => "over-saturated".to_owned(),
+        Answer::OverSaturated => "over".to_owned(),
         Answer::Unclear => "open".to_owned(),
         Answer::Client(_) => "client".to_owned(),
     }
@@ -165,23 +168,27 @@ pub fn render(document: &Document) -> String {
     text
 }
 
-/// At most 100 columns wide, further lines under the first word after the name.
+/// A sentence with its name in front.
 fn wrapped(sentence: &str) -> String {
     let (name, words) = sentence.split_once(": ").unwrap_or(("", sentence));
-    let mut text = format!("{name:<12}");
-    let mut at = 12;
+    filled(&format!("{name:<12}"), words) + "\n"
+}
+
+/// Words after a first column, at most [`WIDEST`] wide; further lines stand under the first word.
+fn filled(first: &str, words: &str) -> String {
+    let (mut text, mut at) = (first.to_owned(), first.len());
     for word in words.split(' ') {
-        if at > 12 && at + word.len() + 1 > 100 {
-            text.push_str("\n            ");
-            at = 12;
-        } else if at > 12 {
+        if at > first.len() && at + word.len() + 1 > WIDEST {
+            text += &format!("\n{}", " ".repeat(first.len()));
+            at = first.len();
+        } else if at > first.len() {
             text.push(' ');
             at += 1;
         }
         text += word;
         at += word.len();
     }
-    text + "\n"
+    text
 }
 
 /// What was found, in sentences that begin with a name.
@@ -336,7 +343,8 @@ pub fn markdown(document: &Document) -> String {
     let _ = writeln!(
         text,
         "\nttft is {ttft}, tpot gross. share: of the kept requests those that met the goals, in %. `one`: one request at a \
-         time, to begin from. `>`: a lower bound, the load is over-saturated.\n"
+         time, to start from. `over` and `>`: the load is over-saturated, and latencies are lower bounds. `open`: the \
+         interval straddles the goal. `client`: the client was not fit to measure it.\n"
     );
     let notes = document.steps.iter().chain(&document.points).flat_map(|f| {
         let growth = f.over_saturated.as_ref().map(over_saturated);
@@ -511,7 +519,8 @@ mod tests {
         let over = Figures { over_saturated: Some(growth), ..figures(128.0, Answer::OverSaturated) };
         let text = line(&over);
         assert!(text.contains(">40.0 ms") && text.contains(">120.0 ms") && text.contains("withheld"), "{text}");
-        assert!(text.contains("in flight 40 to 160") && text.contains("80.0 of 128 requests/s finished"), "{text}");
+        assert!(text.contains("in flight 40 to 160") && text.contains("80.0 of 128"), "{text}");
+        assert!(text.lines().all(|line| line.len() <= WIDEST), "{text}");
         let void = Figures { client: vec!["busy | 0.9".to_owned()], ..figures(8.0, Answer::Client("busy".to_owned())) };
         assert!(line(&void).ends_with("client: busy | 0.9"));
         let page = markdown(&Document { steps: vec![over, void], ..document() });
