@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Command::Export(args) => commands::export::export(&args),
         Command::Completions(args) => commands::shell::completions(&args),
         Command::Man(args) => commands::shell::man(&args),
+        Command::Saturate(args) => commands::saturate::saturate(*args),
     };
     match done {
         Ok(0) if commands::console::output_lost() => ExitCode::from(FAILED),

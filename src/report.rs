@@ -20,6 +20,7 @@ pub mod markdown;
 mod overview;
 pub mod picture;
 pub mod quantity;
+pub mod saturation;
 mod server;
 pub mod side_by_side;
 mod steady;

@@ -4,6 +4,7 @@ pub mod comparison;
 pub mod definitions;
 pub mod exhibits;
 pub mod percentiles;
+pub mod saturation;
 #[cfg(test)]
 pub(crate) mod specimen;
 pub mod statistics;

@@ -9,6 +9,7 @@ pub mod health;
 mod injector;
 mod length_probe;
 pub mod mock_child;
+mod over_saturation;
 pub mod recorder;
 mod scraper;
 mod server;
@@ -351,13 +352,13 @@ pub(crate) fn timestamp(wall_ns: u64) -> String {
 }
 
 /// A campaign's name as part of a file name: one path component, whatever stands in it.
-fn file_name(name: &str) -> String {
+pub(crate) fn file_name(name: &str) -> String {
     let kept = |c: char| if c.is_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
     name.chars().take(60).map(kept).collect()
 }
 
 /// Creates a directory; one that holds something is refused.
-fn usable_directory(dir: &Path, force: bool) -> anyhow::Result<()> {
+pub(crate) fn usable_directory(dir: &Path, force: bool) -> anyhow::Result<()> {
     let told = |e: std::io::Error| {
         anyhow::anyhow!("the run directory {} cannot be used: {e}; choose another with --out", dir.display())
     };

@@ -3,6 +3,7 @@
 
 use super::feeder::Tickets;
 use super::{RowFile, Ticket, canary};
+use crate::analysis::saturation::growth;
 use crate::live::seen::{Seen, Sight, Watched};
 use crate::reading::{FinishedRow, Place, Reading};
 use crate::rundir::chain::Chain;
@@ -29,6 +30,8 @@ pub struct Tally {
     pub rows: AtomicU64,
     /// Failed ones among them.
     pub failed: AtomicU64,
+    /// Of the first requests by trace id ([`growth::FIRST`]) those that are over.
+    pub first: AtomicU64,
     /// Requests sent without the TX stamp they should have.
     pub tx_stamps_missing: AtomicU64,
     /// Stamps later than their reading.
@@ -39,7 +42,9 @@ pub struct Tally {
 
 impl Tally {
     fn clear(&self) {
-        for n in [&self.rows, &self.failed, &self.tx_stamps_missing, &self.out_of_order, &self.token_events] {
+        for n in
+            [&self.rows, &self.failed, &self.first, &self.tx_stamps_missing, &self.out_of_order, &self.token_events]
+        {
             n.store(0, Ordering::Relaxed);
         }
     }
@@ -309,6 +314,7 @@ impl<W: Write> Recorder<'_, W> {
         tally.tx_stamps_missing.fetch_add(u64::from(missing), Ordering::Relaxed);
         tally.out_of_order.fetch_add(u64::from(finished.out_of_order), Ordering::Relaxed);
         tally.failed.fetch_add(u64::from(row.outcome == Outcome::Failed), Ordering::Relaxed);
+        tally.first.fetch_add(u64::from(row.trace_id < growth::FIRST), Ordering::Relaxed);
         tally.rows.fetch_add(1, Ordering::Release);
     }
 

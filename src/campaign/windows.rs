@@ -5,6 +5,7 @@ use super::arm::Arm;
 use super::feeder::{Feeder, Tickets};
 use super::injector::{Injector, Surroundings};
 use super::mock_child::MockChild;
+use super::over_saturation::Watch;
 use super::recorder::{self, Recorder};
 use super::scraper::{self, Scraper};
 use super::{Voice, canary, health};
@@ -15,6 +16,7 @@ use crate::live::board::{Counts, End, Facts, Window};
 use crate::live::course::Course;
 use crate::live::seen::Watched;
 use crate::load_point::Cell;
+use crate::report::saturation::over_saturated;
 use crate::report::terminal;
 use crate::rundir::mark;
 use crate::rundir::window::{Counters, LoadModel, WindowRow, WorkerShare};
@@ -289,6 +291,12 @@ impl Campaign<'_> {
         let mut opened = Instant::default();
         let mut reports: Vec<WindowReport> = Vec::new();
         let mut next_sample = Instant::default();
+        let early_end = plan.early_end.as_ref();
+        let mut watch = match early_end.is_some_and(|end| end.when_over_saturated) {
+            true => Watch::of(place.cell).context(OUT_OF_REQUESTS)?,
+            false => None,
+        };
+        let at_most = early_end.and_then(|end| Nanos::from_secs_f64(end.at_most_s));
         let feeder = Feeder {
             workload: &plan.workload,
             request: &self.arm.request,
@@ -338,7 +346,10 @@ impl Campaign<'_> {
                     let failed = desk.tally.failed.load(Ordering::Relaxed);
                     let too_many = plan.stop_at_failed.is_some_and(|limit| failed >= limit);
                     let broken = desk.broken.load(Ordering::Relaxed);
-                    if self.stop.load(Ordering::Relaxed) || too_many || broken {
+                    let open_for = SystemClock.now().saturating_since(opened);
+                    let too_long = at_most.is_some_and(|most| open_for > most);
+                    let too_much = watch.as_mut().is_some_and(|watch| self.is_over_saturated(watch, open_for, desk));
+                    if self.stop.load(Ordering::Relaxed) || too_many || broken || too_long || too_much {
                         shared.stop.store(true, Ordering::Relaxed);
                     }
                     tend_canary();
@@ -432,6 +443,16 @@ impl Campaign<'_> {
             in_flight: if taken >= slots { slots } else { taken.saturating_sub(held) },
             server: scraper.and_then(Scraper::gauges),
         }
+    }
+
+    /// Whether the load is more than the server can do, said when it is.
+    fn is_over_saturated(&self, watch: &mut Watch, open_for: Nanos, desk: &recorder::Desk) -> bool {
+        let count = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        let found = watch.look(open_for.secs_f64(), count(&desk.tally.rows), count(&desk.tally.first));
+        if let Some(growth) = &found {
+            self.voice.say(format!("         {}; the window ends here", over_saturated(growth)));
+        }
+        found.is_some()
     }
 
     /// Every request that was due becomes a row.

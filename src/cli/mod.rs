@@ -8,6 +8,7 @@ mod import;
 mod mock;
 mod report;
 mod run;
+pub mod saturate;
 mod shell;
 
 pub use calibrate::CalibrateArgs;
@@ -86,6 +87,9 @@ pub enum Command {
     /// Print the manual page, or write one for each command
     #[command(after_help = shell::MAN_EXAMPLES)]
     Man(ManArgs),
+    /// Search the highest load that still meets the goals, the knee, and how much the server can do
+    #[command(after_help = saturate::EXAMPLES)]
+    Saturate(Box<saturate::SaturateArgs>),
 }
 
 const RUN_EXAMPLES: &str = "Examples:

@@ -12,5 +12,6 @@ pub mod mock;
 pub mod probe;
 pub mod report;
 pub mod run;
+pub mod saturate;
 pub mod shell;
 pub mod verify;

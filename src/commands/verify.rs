@@ -5,10 +5,14 @@ use crate::commands::console::tell;
 use serde_json::{Value, json};
 use tarebench::cli::VerifyArgs;
 use tarebench::evidence;
+use tarebench::saturate;
 use tarebench::verify::{self, Verified};
 
-/// Rebuilds every figure of a run; the exit status.
+/// Rebuilds every figure of a run, or of a search and its runs; the exit status.
 pub fn verify(args: &VerifyArgs) -> u8 {
+    if saturate::is_search(&args.dir) {
+        return of_search(args);
+    }
     let found = verify::verify(&args.dir).map_err(|difference| difference.to_string()).and_then(|verified| {
         let comparisons = evidence::verify(&args.dir, verified.published);
         comparisons
@@ -19,6 +23,21 @@ pub fn verify(args: &VerifyArgs) -> u8 {
         (found, true) => format!("{:#}\n", document(found)),
         (Ok(verified), false) => format!("{verified}\n"),
         (Err(difference), false) => format!("{difference}\n"),
+    });
+    if found.is_ok() { 0 } else { FAILED }
+}
+
+fn of_search(args: &VerifyArgs) -> u8 {
+    let found = saturate::verify(&args.dir).map_err(|difference| format!("{difference:#}"));
+    let difference = found.as_ref().err();
+    tell(&match (&found, args.json) {
+        (found, true) => {
+            format!(
+                "{:#}\n",
+                json!({"schema": "tarebench.verify/1", "verified": found.is_ok(), "difference": difference})
+            )
+        }
+        (Ok(words) | Err(words), false) => format!("{words}\n"),
     });
     if found.is_ok() { 0 } else { FAILED }
 }

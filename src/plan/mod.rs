@@ -62,6 +62,15 @@ pub enum Calibrations {
     Unused(String),
 }
 
+/// What ends a window early: of a search, not of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EarlyEnd {
+    /// The load is more than the server can do, see [`crate::analysis::saturation::growth`].
+    pub when_over_saturated: bool,
+    /// It has lasted so long, s.
+    pub at_most_s: f64,
+}
+
 /// A checked plan. What is serialised is what `plan_hash` covers; it decides every byte that is sent, but for
 /// the nonces.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -118,6 +127,9 @@ pub struct Plan {
     pub max_failed: f64,
     /// Failed requests of a window that end the run.
     pub stop_at_failed: Option<u64>,
+    /// What ends a window before its last request, beside failures; None: nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub early_end: Option<EarlyEnd>,
     /// What the load must keep to.
     pub goals: Option<Goals>,
     /// What is done on purpose in every window, in order of time.
@@ -418,6 +430,7 @@ impl Plan {
             ]),
             max_failed,
             stop_at_failed: args.stop_at_failed,
+            early_end: None,
             goals: goals(args)?,
             injections,
             arm: args.arm.unwrap_or(Arm::Uring),

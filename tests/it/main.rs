@@ -21,6 +21,7 @@ mod live_view;
 mod mock_command;
 mod open_loop;
 mod replay;
+mod saturate;
 mod schemas;
 mod screens;
 mod server_facts;

@@ -1,0 +1,53 @@
+//! `tarebench saturate`.
+
+use crate::commands::console::{stop_on_signals, tell, usage};
+use crate::{INTERRUPTED, INVALID};
+use std::sync::atomic::Ordering;
+use tarebench::campaign::Voice;
+use tarebench::cli::RunArgs;
+use tarebench::cli::saturate::SaturateArgs;
+use tarebench::report;
+use tarebench::saturate::settings::Settings;
+
+/// Searches; the exit status.
+pub fn saturate(args: SaturateArgs) -> anyhow::Result<u8> {
+    let environment = |name: &str| std::env::var(name).ok();
+    let file: Result<RunArgs, String> = match &args.run.config {
+        None => Ok(RunArgs::default()),
+        Some(path) => std::fs::read_to_string(path)
+            .map_err(|e| e.to_string())
+            .and_then(|text| toml::from_str(&text).map_err(|e| e.to_string()))
+            .map_err(|words| format!("--config {}: {words}", path.display())),
+    };
+    let args = match file {
+        Ok(file) => SaturateArgs { run: args.run.clone().over(file), ..args },
+        Err(words) => return Ok(usage(words)),
+    };
+    let settings = match Settings::of(&args, environment) {
+        Ok(settings) => settings,
+        Err(error) => return Ok(usage(error)),
+    };
+    let stop = stop_on_signals()?;
+    let voice = Voice { quiet: args.run.quiet };
+    let made = match tarebench::saturate::saturate(settings, &args.run, &stop, &voice, &environment) {
+        Err(error) if stop.load(Ordering::Relaxed) => {
+            eprintln!("error: {error:#}");
+            return Ok(INTERRUPTED);
+        }
+        made => made?,
+    };
+    if args.run.json {
+        tell(&made.document.to_json()?);
+    } else if !args.run.quiet {
+        tell(&format!("\n{}", report::saturation::render(&made.document)));
+        tell(&format!(
+            "\n{0}: saturation.json, report.md, a run directory a window; rebuild with: tarebench verify {0}\n",
+            made.dir.display()
+        ));
+    }
+    Ok(match () {
+        () if made.interrupted => INTERRUPTED,
+        () if made.document.conclusive => 0,
+        () => INVALID,
+    })
+}

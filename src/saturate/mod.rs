@@ -1,0 +1,228 @@
+//! `saturate`: the highest load at which a server still meets its goals, and what it can do at all. Every window is a
+//! real campaign in a run directory of its own; what the search makes of them is a function of their files.
+
+pub mod document;
+pub mod record;
+pub mod settings;
+pub mod window;
+
+use crate::analysis::saturation::search::{End, Next, Trial};
+use crate::campaign::{self, Ended, Voice};
+use crate::cli::RunArgs;
+use crate::plan::Plan;
+use crate::report::saturation as report;
+use crate::verify;
+use anyhow::{Context, bail};
+use bench_engine::clock::{Clock, SystemClock};
+use bench_engine::units::Instant;
+use document::{Document, Replayed, figures_of};
+use record::{Record, Step};
+use settings::Settings;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Its report for people.
+const REPORT: &str = "report.md";
+/// Time that a window needs beside its load: finding the server, opening, deriving, s.
+const AROUND_S: f64 = 2.0;
+
+/// A search that was carried out, and where it is.
+#[derive(Debug)]
+pub struct Made {
+    /// What stands in `saturation.json`.
+    pub document: Document,
+    /// Its directory.
+    pub dir: PathBuf,
+    /// The user ended it.
+    pub interrupted: bool,
+}
+
+/// Carries out a search. `stop` becomes true when the user interrupts; `environment` looks up variables.
+///
+/// # Errors
+/// What kept it from being carried out; the windows until then are in its directory.
+pub fn saturate(
+    settings: Settings,
+    run: &RunArgs,
+    stop: &Arc<AtomicBool>,
+    voice: &Voice,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> anyhow::Result<Made> {
+    let started_at = campaign::timestamp(SystemClock.wall().ns());
+    let run = RunArgs { name: Some(run.name.clone().unwrap_or_else(|| "saturation".to_owned())), ..run.clone() };
+    let dir = directory(&run, &started_at)?;
+    let record = Record {
+        schema: record::SCHEMA.to_owned(),
+        tarebench: crate::cli::VERSION.to_owned(),
+        started_at,
+        settings,
+        steps: Vec::new(),
+        cut_off: None,
+        ended: None,
+        points: None,
+    };
+    record.write(&dir)?;
+    voice.say(report::announcement(&record.settings, &dir));
+    let mut searching = Searching { dir: &dir, run: &run, record, stop, voice, environment, began: SystemClock.now() };
+    let interrupted = searching.windows()?;
+    let document = publish(&dir)?;
+    Ok(Made { document, dir, interrupted })
+}
+
+/// Writes `saturation.json` and the report again from the files.
+fn publish(dir: &Path) -> anyhow::Result<Document> {
+    let document = Document::of_directory(dir)?;
+    let put = |name: &str, text: String| {
+        fs::write(dir.join(name), text).with_context(|| dir.join(name).display().to_string())
+    };
+    put(document::FILE, document.to_json()?)?;
+    put(REPORT, report::markdown(&document))?;
+    Ok(document)
+}
+
+/// `--out`, or one in `runs/`; one that holds something is refused.
+fn directory(run: &RunArgs, started_at: &str) -> anyhow::Result<PathBuf> {
+    let name = run.name.as_deref().unwrap_or("saturation");
+    let by_default = || Path::new("runs").join(format!("{started_at}-{}", campaign::file_name(name)));
+    let dir = run.out.clone().unwrap_or_else(by_default);
+    campaign::usable_directory(&dir, false)?;
+    Ok(dir)
+}
+
+/// A search under way.
+struct Searching<'a> {
+    dir: &'a Path,
+    run: &'a RunArgs,
+    record: Record,
+    stop: &'a Arc<AtomicBool>,
+    voice: &'a Voice,
+    environment: &'a dyn Fn(&str) -> Option<String>,
+    began: Instant,
+}
+
+impl Searching<'_> {
+    /// Runs windows until the search is over, then those at shares of the optimum. Whether the user ended it.
+    fn windows(&mut self) -> anyhow::Result<bool> {
+        let mut replayed = Replayed::begin(&self.record.settings);
+        self.voice.say(report::heading(&self.record.settings));
+        while let Next::Try(trial) = replayed.search.next() {
+            let left_s = self.record.settings.budget_s - SystemClock.now().saturating_since(self.began).secs_f64();
+            if left_s <= AROUND_S {
+                return self.end(End::Budget);
+            }
+            let name = step_name(self.record.steps.len(), &trial);
+            let plan = self.record.settings.plan(self.run, &trial, &self.dir.join(&name), left_s, self.environment)?;
+            let ended = match self.campaign(&plan) {
+                Ok(ended) => ended,
+                Err(_) if self.stop.load(Ordering::Relaxed) => return self.end(End::Interrupted).map(|_| true),
+                // a server that was never there is no search
+                Err(error) if self.record.steps.is_empty() => return Err(error),
+                Err(error) => {
+                    self.voice.say(format!("WARNING: a window could not be run: {error:#}"));
+                    return self.end(End::Failed(format!("{error:#}")));
+                }
+            };
+            if self.stop.load(Ordering::Relaxed) || ended.interrupted {
+                self.record.cut_off = Some(name);
+                return self.end(End::Interrupted).map(|_| true);
+            }
+            let in_budget = SystemClock.now().saturating_since(self.began).secs_f64() < self.record.settings.budget_s;
+            let step = Step { dir: name.clone(), trial };
+            let figures = figures_of(self.dir, &step)?;
+            if figures.ended_early && figures.over_saturated.is_none() && !in_budget {
+                // cut off by its time: what it shows is not what was asked
+                self.record.cut_off = Some(name);
+                return self.end(End::Budget);
+            }
+            self.record.steps.push(step);
+            self.record.write(self.dir)?;
+            self.voice.say(report::line(&figures));
+            replayed.take(figures);
+        }
+        self.points(replayed.search.bracket().good)
+    }
+
+    fn end(&mut self, end: End) -> anyhow::Result<bool> {
+        self.record.ended = Some(end);
+        self.record.write(self.dir)?;
+        Ok(false)
+    }
+
+    /// Each campaign confines its own thread to the control core: this one must stay free for the next.
+    fn campaign(&self, plan: &Plan) -> anyhow::Result<Ended> {
+        let ended =
+            std::thread::scope(|scope| scope.spawn(|| campaign::run(plan, self.stop, &Voice { quiet: true })).join());
+        let ended = ended.map_err(|_| anyhow::anyhow!("a window ended in a panic"))??;
+        ended.context("a window was a dry run")
+    }
+
+    fn points(&mut self, optimum: Option<f64>) -> anyhow::Result<bool> {
+        let Some(optimum) = optimum else { return Ok(false) };
+        let dir = self.dir.join("points");
+        let plan = self.record.settings.plan_of_points(self.run, optimum, &dir, self.environment)?;
+        let Some(plan) = plan else { return Ok(false) };
+        self.voice.say("         and windows at shares of the optimum");
+        let ended = match self.campaign(&plan) {
+            Ok(ended) => ended,
+            Err(_) if self.stop.load(Ordering::Relaxed) => return Ok(true),
+            Err(error) => {
+                self.voice.say(format!("WARNING: the windows at shares of the optimum could not be run: {error:#}"));
+                return Ok(false);
+            }
+        };
+        self.record.points = Some("points".to_owned());
+        self.record.write(self.dir)?;
+        Ok(ended.interrupted)
+    }
+}
+
+/// `steps/07-bisect-90.5`.
+fn step_name(number: usize, trial: &Trial) -> String {
+    let purpose = serde_json::to_value(trial.purpose).ok();
+    let purpose = purpose.as_ref().and_then(|p| p.as_str()).unwrap_or_default().replace('_', "-");
+    match trial.load {
+        Some(load) => format!("steps/{number:02}-{purpose}-{load}"),
+        None => format!("steps/{number:02}-{purpose}"),
+    }
+}
+
+/// Whether `dir` is that of a search.
+pub fn is_search(dir: &Path) -> bool {
+    dir.join(record::FILE).is_file() && !dir.join("plan.json").exists()
+}
+
+/// Verifies every window of a search from its rows, then carries the search through again over them and compares
+/// `saturation.json` and its report to the last bit. What was verified, in words.
+///
+/// # Errors
+/// The first difference.
+pub fn verify(dir: &Path) -> anyhow::Result<String> {
+    let record = Record::read(dir)?;
+    let (mut windows, mut rows) = (0, 0);
+    for name in record.steps.iter().map(|step| &step.dir).chain(&record.points) {
+        let of = dir.join(name);
+        let verified = verify::verify(&of).with_context(|| name.clone())?;
+        crate::evidence::verify(&of, verified.published).with_context(|| name.clone())?;
+        windows += verified.windows;
+        rows += verified.rows;
+    }
+    let document = Document::of_directory(dir)?;
+    let files = [(document::FILE, document.to_json()?), (REPORT, report::markdown(&document))];
+    for (name, again) in files {
+        let stored = fs::read_to_string(dir.join(name)).with_context(|| name.to_owned())?;
+        if let Some(line) = stored.lines().zip(again.lines()).position(|(a, b)| a != b) {
+            let of = |text: &str| text.lines().nth(line).unwrap_or_default().trim().to_owned();
+            bail!("{name}:{}: stored {}, recomputed {}", line + 1, of(&stored), of(&again));
+        }
+        if stored != again {
+            bail!("{name}: it is not as long as what is recomputed");
+        }
+    }
+    Ok(format!(
+        "verified: {rows} rows, {windows} windows in {} run directories; the search over them, {} and {REPORT}, bit for bit",
+        record.steps.len() + usize::from(record.points.is_some()),
+        document::FILE
+    ))
+}
