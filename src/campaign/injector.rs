@@ -1,7 +1,6 @@
 //! What is done on purpose while a window is open: commands, the mock stopped, a spike marked. By the control thread, in its
 //! loop; nothing here waits.
 
-use super::Voice;
 use crate::injection::{Action, Injection};
 use crate::reading::printable;
 use crate::rundir::mark::{MarkOutcome, MarkRow};
@@ -173,7 +172,7 @@ impl<'a> Injector<'a> {
         now: impl Fn() -> Instant,
         cut: bool,
         log: &mut Option<File>,
-        voice: &Voice,
+        say: &dyn Fn(&str),
     ) -> anyhow::Result<()> {
         let mut at = 0;
         while at < self.running.len() {
@@ -185,7 +184,7 @@ impl<'a> Injector<'a> {
                         // killed, or let go on
                         what => drop(what),
                     }
-                    self.write(&row, log, voice)?;
+                    self.write(&row, log, say)?;
                 }
                 None => at += 1,
             }
@@ -201,10 +200,10 @@ impl<'a> Injector<'a> {
             match begun {
                 Ok(running) => {
                     let late = running.row.started.unwrap_or(running.row.due).saturating_sub(running.row.due);
-                    voice.say(format!("mark     {} ({:.0} ms late)", running.row.text, late as f64 / 1e6));
+                    say(&format!("mark     {} ({:.0} ms late)", running.row.text, late as f64 / 1e6));
                     self.running.push(running);
                 }
-                Err(row) => self.write(&row, log, voice)?,
+                Err(row) => self.write(&row, log, say)?,
             }
         }
         Ok(())
@@ -215,12 +214,12 @@ impl<'a> Injector<'a> {
         mut self,
         now: impl Fn() -> Instant,
         log: &mut Option<File>,
-        voice: &Voice,
+        say: &dyn Fn(&str),
     ) -> anyhow::Result<()> {
-        self.tend(now, true, log, voice)?;
+        self.tend(now, true, log, say)?;
         for (place, injection) in std::mem::take(&mut self.waiting) {
             let row = MarkRow { outcome: MarkOutcome::NotReached, ..self.row(place, injection) };
-            self.write(&row, log, voice)?;
+            self.write(&row, log, say)?;
         }
         Ok(())
     }
@@ -269,10 +268,10 @@ impl<'a> Injector<'a> {
         Ok(Running { row, until: begins + injection.lasts(), what })
     }
 
-    fn write(&self, row: &MarkRow, log: &mut Option<File>, voice: &Voice) -> anyhow::Result<()> {
-        voice.say(format!("mark     {}: {}", row.text, row.end_words()));
+    fn write(&self, row: &MarkRow, log: &mut Option<File>, say: &dyn Fn(&str)) -> anyhow::Result<()> {
+        say(&format!("mark     {}: {}", row.text, row.end_words()));
         if row.outcome == MarkOutcome::Failed {
-            row.output.iter().rev().take(3).rev().for_each(|line| voice.say(format!("         {line}")));
+            row.output.iter().rev().take(3).rev().for_each(|line| say(&format!("         {line}")));
         }
         let Some(log) = log else { return Ok(()) };
         let line = serde_json::to_string(row)? + "\n";
@@ -332,7 +331,7 @@ mod tests {
     }
 
     fn tend(of: &mut Injector<'_>, s: u64, cut: bool, log: &mut Option<File>) {
-        of.tend(|| Instant::default() + Nanos::from_secs(s), cut, log, &Voice { quiet: true }).unwrap();
+        of.tend(|| Instant::default() + Nanos::from_secs(s), cut, log, &|_| ()).unwrap();
     }
 
     fn rows(log: &mut Option<File>) -> Vec<MarkRow> {
@@ -354,7 +353,7 @@ mod tests {
         assert_eq!((of.running.len(), rows(&mut log).len()), (1, 0));
         assert_eq!(of.idle(Instant::default() + Nanos::from_secs(106)), Some(Nanos::from_secs(9)));
         tend(&mut of, 116, false, &mut log);
-        of.close(|| Instant::default() + Nanos::from_secs(120), &mut log, &Voice { quiet: true }).unwrap();
+        of.close(|| Instant::default() + Nanos::from_secs(120), &mut log, &|_| ()).unwrap();
         let found = rows(&mut log);
         let of = |row: &MarkRow| (row.cell, row.window, row.mark, row.due, row.started, row.ended, row.outcome);
         assert_eq!(of(&found[0]), (1, 2, 0, 105 * S, Some(105 * S), Some(116 * S), MarkOutcome::Done));

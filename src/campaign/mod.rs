@@ -372,7 +372,7 @@ pub(crate) fn usable_directory(dir: &Path, force: bool) -> anyhow::Result<()> {
 }
 
 /// Every file a campaign may write into its directory.
-const FILES: [&str; 16] = [
+const FILES: [&str; 17] = [
     "plan.json",
     "requests.jsonl",
     "windows.jsonl",

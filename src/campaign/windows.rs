@@ -353,14 +353,15 @@ impl Campaign<'_> {
                         shared.stop.store(true, Ordering::Relaxed);
                     }
                     tend_canary();
-                    injector.tend(clock, shared.stop.load(Ordering::Relaxed), &mut files.marks, self.voice)?;
+                    injector
+                        .tend(clock, shared.stop.load(Ordering::Relaxed), &mut files.marks, &|words| self.say(words))?;
                     self.sample_when_due(&mut next_sample, files)?;
                     let now = SystemClock.now();
                     self.live.borrow_mut().tick(now, || self.counts(place, now, opened, books, scraper));
                     let idle = injector.idle(clock()).map(|idle| Duration::from_nanos(idle.ns()));
                     std::thread::sleep(idle.map_or(TICK, |idle| idle.min(TICK)));
                 }
-                injector.close(clock, &mut files.marks, self.voice)
+                injector.close(clock, &mut files.marks, &|words| self.say(words))
             };
             let ran = go();
             canary.iter().for_each(|c| c.take_back(shared, tickets));
@@ -450,7 +451,7 @@ impl Campaign<'_> {
         let count = |n: &AtomicU64| n.load(Ordering::Relaxed);
         let found = watch.look(open_for.secs_f64(), count(&desk.tally.rows), count(&desk.tally.first));
         if let Some(growth) = &found {
-            self.voice.say(format!("         {}; the window ends here", over_saturated(growth)));
+            self.say(format!("         {}; the window ends here", over_saturated(growth)));
         }
         found.is_some()
     }

@@ -1,12 +1,13 @@
 //! One line of `marks.jsonl`: something that was done on purpose in a window, what it came to, and when.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Name of the file; only runs in which something is done on purpose have it.
 pub const FILE: &str = "marks.jsonl";
 
 /// A mark, as it stands in the file. Times in ns from the campaign's start.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MarkRow {
     /// Load point, from 0.
@@ -34,7 +35,7 @@ pub struct MarkRow {
 }
 
 /// How a mark ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MarkOutcome {
     /// As planned; a command with exit status 0.

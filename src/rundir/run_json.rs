@@ -232,7 +232,7 @@ pub struct LimitMet {
 }
 
 /// What was done on purpose in a window. Times of the window are s from its opening, those of a mark s from the mark.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Failure {
     /// From the first due of a kept request to the first mark; null where no mark was reached.
@@ -246,7 +246,7 @@ pub struct Failure {
 }
 
 /// A mark, and what became of the load after it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MarkEffect {
     /// Place in the plan's `injections`.
@@ -274,7 +274,7 @@ pub struct MarkEffect {
 }
 
 /// A figure before a mark and after it. Rates per s, latencies ms.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Effect {
     /// Which.
@@ -308,7 +308,7 @@ pub struct Effect {
 }
 
 /// When something was back.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Recovered {
     /// At the edge of the first slice inside.
@@ -319,7 +319,7 @@ pub struct Recovered {
 
 /// Kept requests, and those that should have been, that were under way between a mark and the recovery.
 /// `requests = ok + failed + censored + not_sent`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Touched {
     /// From the mark, 0, until so long after it: the recovery, or the close of the window where there was none.

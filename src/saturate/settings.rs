@@ -266,7 +266,10 @@ fn longest_wait_s(goals: &Goals) -> f64 {
         .filter(|(metric, _)| matches!(metric, RequestMetric::Ttft | RequestMetric::Ttfo | RequestMetric::E2e));
     let window = goals.window.iter().filter(|(figure, _)| match figure {
         WindowFigure::Percentile { metric, .. } => ["ttft", "ttfo", "e2e"].contains(&metric.as_str()),
-        WindowFigure::Failed | WindowFigure::OutputTokensPerS | WindowFigure::RequestsPerS => false,
+        WindowFigure::Failed
+        | WindowFigure::OutputTokensPerS
+        | WindowFigure::RequestsPerS
+        | WindowFigure::RecoveryS => false,
     });
     request.map(|(_, ms)| ms).chain(window.map(|(_, ms)| ms)).fold(0.0_f64, |most, ms| most.max(*ms)) / 1e3
 }

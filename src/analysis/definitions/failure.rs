@@ -13,6 +13,7 @@
 //! were due. It has left its band at the end of the first such stretch outside, and is back at the beginning of the first
 //! one inside, so its answers are as fine as a slice.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{stall, ttft};
@@ -56,7 +57,7 @@ const RATE_SHARE: f64 = 0.1;
 const LATENCY_SHARE: f64 = 0.2;
 
 /// A figure that is followed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Figure {
     /// Kept requests that met the goals of a request, by when they ended, per s.
@@ -84,7 +85,7 @@ impl Figure {
 }
 
 /// Why a figure is not followed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NotFollowed {
     /// No goals of a request were set.
