@@ -6,7 +6,6 @@ use crate::commands::console::{color, tell, usage};
 use anyhow::Context;
 use serde_json::{Map, Value, json};
 use std::path::Path;
-use tarebench::analysis::exhibits::Exhibits;
 use tarebench::analysis::summary;
 use tarebench::cli::{DiscloseArgs, ReportArgs, ReportFormat};
 use tarebench::disclosure::directory::Disclosed;
@@ -43,10 +42,7 @@ fn of_one(args: &ReportArgs, dir: &Path) -> anyhow::Result<u8> {
     let text = match format(args) {
         _ if args.json => summary::to_json(&run)?,
         ReportFormat::Markdown => report::markdown::render(&run, &disclosed),
-        ReportFormat::Html => {
-            let exhibits = Exhibits::of_directory(dir)?;
-            report::html::render(&run, &disclosed, &exhibits, None)
-        }
+        ReportFormat::Html => report::html::of_directory(dir, &run, &disclosed)?,
         ReportFormat::Terminal => {
             let of = |pair| Evidence::of(dir, pair);
             let depth = if args.details { Depth::Details } else { Depth::Short };
