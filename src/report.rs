@@ -1,6 +1,7 @@
 //! What people read. Reports are functions of files.
 
 mod arrivals;
+mod axis;
 pub mod calibration;
 pub mod campaigns;
 pub mod card;

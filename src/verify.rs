@@ -31,8 +31,11 @@ use thiserror::Error;
 
 use crate::analysis::definitions::{ids, noise_gap, rules, wording};
 use crate::disclosure::directory::{DIGESTED, Disclosed};
-use crate::report::markdown;
+use crate::report::{html, markdown};
 use raw::Raw;
+
+/// What is written last of all into a run directory, in this order.
+const REPORTS: [&str; 2] = ["report.md", "report.html"];
 
 /// A directory whose numbers are what its raw files say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +59,9 @@ impl std::fmt::Display for Verified {
         let Verified { rows, windows, lines, .. } = self;
         write!(f, "verified: {rows} rows, {windows} windows")?;
         match self.published {
-            true => write!(f, ", {lines} lines of run.json and boxes.json, and report.md, bit for bit")?,
+            true => {
+                write!(f, ", {lines} lines of run.json and boxes.json, and report.md and report.html, bit for bit")?
+            }
             false => write!(f, ", {lines} lines of run.json and boxes.json; the run ended before all was published")?,
         }
         if self.comparisons > 0 {
@@ -111,14 +116,15 @@ pub enum Difference {
     },
 }
 
-/// Recomputes `run.json`, `boxes.json` and `report.md` of `dir`, and holds its lines of the campaign ledger against them.
+/// Recomputes `run.json`, `boxes.json`, `report.md` and `report.html` of `dir`, and holds its lines of the campaign ledger against them.
 /// A run that crashed has published less, or nothing: what is there is verified.
 ///
 /// # Errors
 /// The first difference.
 pub fn verify(dir: &Path) -> Result<Verified, Difference> {
     let entry = ledger::read(dir)?;
-    let broken_off = entry.as_ref().is_some_and(ledger::Entry::is_unfinished) && !dir.join("report.md").exists();
+    let reported = REPORTS.iter().any(|report| dir.join(report).exists());
+    let broken_off = entry.as_ref().is_some_and(ledger::Entry::is_unfinished) && !reported;
     // what was not published when the run ended is not missing
     let published = |file: &str| !broken_off || dir.join(file).exists();
     let stored = if published("run.json") { Some(raw::text(dir, "run.json")?) } else { None };
@@ -132,15 +138,18 @@ pub fn verify(dir: &Path) -> Result<Verified, Difference> {
     if let Some(entry) = &entry {
         notes.extend(ledger::check(dir, entry, &raw.plan, stored.is_some().then_some(&recomputed))?);
     }
-    if published("report.md") {
+    if !broken_off {
         lines += derived(dir, recomputed)?;
     }
     Ok(Verified { rows: raw.rows, windows: raw.windows.len(), lines, published: !broken_off, comparisons: 0, notes })
 }
 
-/// `boxes.json` and `report.md` are derived: they must be what the recomputed numbers say. Gives the lines of boxes.json.
+/// `boxes.json` and the reports are derived: they must be what the recomputed numbers say. Gives the lines of boxes.json.
+/// The pictures of `report.html` are drawn of more than run.json holds: that is worked out once again from the raw files,
+/// by the code that worked it out before.
 fn derived(dir: &Path, recomputed: Value) -> Result<usize, Difference> {
-    let (report, boxes) = (raw::text(dir, "report.md")?, raw::text(dir, "boxes.json")?);
+    let [report, page] = REPORTS.map(|file| raw::text(dir, file));
+    let (report, boxes, page) = (report?, raw::text(dir, "boxes.json")?, page?);
     let unreadable = |file: &'static str, text: String| Difference::Unreadable { file, text };
     let run = serde_json::from_value(recomputed).map_err(|e| unreadable("report.md", e.to_string()))?;
     let disclosed = Disclosed::of_run(dir, &run, None).map_err(|e| unreadable("report.md", e.to_string()))?;
@@ -149,6 +158,9 @@ fn derived(dir: &Path, recomputed: Value) -> Result<usize, Difference> {
     let filled = serde_json::to_value(&disclosed.boxes).map_err(|e| unreadable("boxes.json", e.to_string()))?;
     let lines = document::compare("boxes.json", &boxes, &filled)?;
     document::compare_text("report.md", &report, &rendered)?;
+    let rendered =
+        html::of_directory(dir, &run, &disclosed).map_err(|e| unreadable("report.html", format!("{e:#}")))?;
+    document::compare_text("report.html", &page, &rendered)?;
     Ok(lines)
 }
 

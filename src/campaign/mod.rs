@@ -366,7 +366,7 @@ fn usable_directory(dir: &Path, force: bool) -> anyhow::Result<()> {
 }
 
 /// Every file a campaign may write into its directory.
-const FILES: [&str; 15] = [
+const FILES: [&str; 16] = [
     "plan.json",
     "requests.jsonl",
     "windows.jsonl",
@@ -374,6 +374,7 @@ const FILES: [&str; 15] = [
     "run.json",
     "boxes.json",
     "report.md",
+    "report.html",
     "truth.jsonl",
     "closure.json",
     "canary.jsonl",
@@ -451,11 +452,12 @@ fn finish(dir: &Path, measured: Measured, entry: Entry, voice: &Voice) -> anyhow
     Ok(Ended { run, boxes, dir: dir.to_owned(), interrupted, evidence, canary, truth_read })
 }
 
-/// `boxes.json` and `report.md`, which speak of all other files.
+/// `boxes.json` and the two reports, which speak of all other files.
 fn disclose(dir: &Path, run: &RunJson) -> anyhow::Result<Disclosed> {
     let disclosed = Disclosed::of_run(dir, run, None)?;
     fs::write(dir.join("boxes.json"), disclosed.boxes.to_json()?)?;
     fs::write(dir.join("report.md"), report::markdown::render(run, &disclosed))?;
+    fs::write(dir.join("report.html"), report::html::of_directory(dir, run, &disclosed)?)?;
     Ok(disclosed)
 }
 

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
+use crate::commands::console::{tell, usage};
 use anyhow::{Context, bail};
 use tarebench::cli::export::{ExportArgs, ExportFormat};
 use tarebench::export::measured::{Campaign, each_window, windows};
@@ -18,7 +19,7 @@ use tempfile::NamedTempFile;
 pub fn export(args: &ExportArgs) -> anyhow::Result<u8> {
     let there = windows(&args.dir)?;
     if let Err(words) = check_choice(args, &there) {
-        return Ok(crate::usage(words));
+        return Ok(usage(words));
     }
     let of = Campaign::of_directory(&args.dir)?;
     let wanted = |bounds: &WindowRow| {
@@ -50,7 +51,7 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<u8> {
         files.take(vec![Exported { name: "definitions.md".into(), text }])?;
     }
     let written = files.finish()?;
-    crate::tell(&written.iter().map(|path| format!("{}\n", path.display())).collect::<String>());
+    tell(&written.iter().map(|path| format!("{}\n", path.display())).collect::<String>());
     Ok(0)
 }
 

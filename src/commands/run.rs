@@ -76,7 +76,7 @@ fn print_report(plan: &Plan, ended: &Ended) -> anyhow::Result<()> {
             color(),
         );
         text.push_str(&format!(
-            "\n{0}: run.json, boxes.json, report.md, requests.jsonl; rebuild with: tarebench verify {0}\n",
+            "\n{0}: run.json, boxes.json, report.md, report.html, requests.jsonl; rebuild with: tarebench verify {0}\n",
             ended.dir.display()
         ));
         text

@@ -48,7 +48,7 @@ pub fn exporter(format: ExportFormat) -> Option<Box<dyn Exporter>> {
         ExportFormat::Terms => return None,
         ExportFormat::Vllm => Box::new(vllm::Format),
         ExportFormat::Aiperf => Box::new(aiperf::Format),
-        ExportFormat::Guidellm => Box::new(guidellm::Format),
+        ExportFormat::Guidellm => Box::new(guidellm::Format::default()),
         ExportFormat::Seed => Box::new(seed::Format),
         ExportFormat::Csv => Box::new(csv::Format::default()),
         ExportFormat::Hlog => Box::new(histogram_log::Format::default()),

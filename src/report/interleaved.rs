@@ -44,7 +44,7 @@ pub fn render(arms: [&RunJson; 2], dirs: [&Path; 2]) -> String {
         }
     }
     let [a, b] = dirs.map(|dir| dir.display());
-    text.push_str(&format!("\n{a}, {b}: run.json, report.md, requests.jsonl of each\n"));
+    text.push_str(&format!("\n{a}, {b}: run.json, report.md, report.html, requests.jsonl of each\n"));
     text.push_str(&format!("what is a claim and what is noise: tarebench compare {a} {b}\n"));
     text
 }

@@ -17,6 +17,17 @@ use crate::workload::hex;
 /// Heading of the last section, which lists them.
 pub const FILES: &str = "## Files\n";
 
+/// What the words and signs of a report mean.
+pub(super) const HOW_TO_READ: &str = "\
+    gross is what the client saw, tare the harness's own share of it, net the server and the network; with upload \
+    they add up request by request, so percentiles of the columns do not add up. For gap, stall and tpot tare is \
+    signed: a late read lengthens one gap and shortens the next. `a..b` is a net figure that is known to lie \
+    between two moments only. In brackets stands the 95 % interval of a percentile: by exact ranks; for gap, where \
+    those of one request hang together, by drawing requests again. A percentile without one carries no claim. \
+    `n<100` means too few values for that percentile. Anderson-Darling on the schedule tests what was drawn, and p is \
+    below .01 in 1 of 100 schedules by chance; on the wire it tests what the client made of it. Failed and censored requests are \
+    in no latency figure.";
+
 const SHOWN: [&str; 5] = ["p50", "p90", "p95", "p99", "p999"];
 
 /// The report of a directory whose numbers are `run`; reads the files it names, to hash them, and the plan.
@@ -367,18 +378,7 @@ fn noise(md: &mut String, cell: &Cell) {
 }
 
 fn reading(md: &mut String) {
-    push(md, "## How to read this\n");
-    push(
-        md,
-        "gross is what the client saw, tare the harness's own share of it, net the server and the network; with upload \
-         they add up request by request, so percentiles of the columns do not add up. For gap, stall and tpot tare is \
-         signed: a late read lengthens one gap and shortens the next. `a..b` is a net figure that is known to lie \
-         between two moments only. In brackets stands the 95 % interval of a percentile: by exact ranks; for gap, where \
-         those of one request hang together, by drawing requests again. A percentile without one carries no claim. \
-         `n<100` means too few values for that percentile. Anderson-Darling on the schedule tests what was drawn, and p is \
-         below .01 in 1 of 100 schedules by chance; on the wire it tests what the client made of it. Failed and censored requests are \
-         in no latency figure.\n",
-    );
+    push(md, &format!("## How to read this\n\n{HOW_TO_READ}\n"));
 }
 
 fn object(md: &mut String, heading: &str, value: &Value) {
@@ -397,7 +397,7 @@ fn object(md: &mut String, heading: &str, value: &Value) {
 }
 
 /// The environment has its own section.
-fn what_was_asked(plan: &Value) -> Value {
+pub(super) fn what_was_asked(plan: &Value) -> Value {
     let mut plan = plan.clone();
     if let Value::Object(fields) = &mut plan {
         fields.retain(|key, _| key != "environment" && key != "calibration");

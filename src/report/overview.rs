@@ -80,7 +80,7 @@ fn stood_in(net: &Distribution, name: &str) -> Option<String> {
 }
 
 /// ttft, e2e and the longest gap: gross, or from due in open loop; where the gates withhold that, net, and true.
-fn columns<'a>(load: &Load, window: &'a Window) -> [(Option<&'a Distribution>, bool); 3] {
+pub(super) fn columns<'a>(load: &Load, window: &'a Window) -> [(Option<&'a Distribution>, bool); 3] {
     let m = &window.metrics;
     let open = load.model != LoadModel::Closed;
     let [ttft, total] = [&m.ttft, &m.e2e].map(|m| (if open { &m.due } else { &m.gross }, &m.net));
@@ -92,7 +92,7 @@ fn columns<'a>(load: &Load, window: &'a Window) -> [(Option<&'a Distribution>, b
 }
 
 /// `c=50`, `10/s`, `10/s c<=8`, `10.5/s ramp`, `at once`.
-fn short(load: &Load) -> String {
+pub(super) fn short(load: &Load) -> String {
     let cap = load.concurrency.map(|c| format!("c<={c}"));
     let kind = load.arrivals.as_deref().map(|words| arrivals::kind(words).to_owned());
     match (load.model, load.rate, load.concurrency) {

@@ -6,6 +6,8 @@
 
 use std::fmt::Write;
 
+use super::axis::{Axis, apart, escaped, px, tick};
+
 /// A chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picture {
@@ -54,8 +56,6 @@ const DASHED: usize = 2;
 /// Smallest and largest value that an axis has a place for.
 const SMALLEST: f64 = 1e-12;
 const LARGEST: f64 = 1e15;
-/// Between labels, so that none covers another.
-const LABEL_STEP: f64 = 14.0;
 /// Width of a character, on the safe side for sans-serif at 12 px.
 const CHARACTER: f64 = 6.6;
 
@@ -124,42 +124,6 @@ impl Placed {
         let mut points: Vec<Point> = series.points.iter().filter(has_place).map(place).collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
         Placed { points }
-    }
-}
-
-/// A log axis over whole decades.
-#[derive(Clone, Copy, Debug)]
-struct Axis {
-    /// Exponents of the first and last decade, or of the floor.
-    from: f64,
-    to: f64,
-    /// Where they lie, px.
-    at: (f64, f64),
-}
-
-impl Axis {
-    fn over(values: impl Iterator<Item = f64>, at: (f64, f64), floor: Option<f64>) -> Axis {
-        let (lo, hi) = values.fold((f64::INFINITY, 0.0_f64), |(lo, hi), v| (lo.min(v), hi.max(v)));
-        let (lo, hi) = if lo <= hi { (lo, hi) } else { (1.0, 10.0) };
-        let from = floor.map_or_else(|| lo.log10().floor(), f64::log10);
-        let to = hi.log10().ceil();
-        Axis { from, to: if to > from { to } else { from.floor() + 1.0 }, at }
-    }
-
-    fn px(&self, value: f64) -> f64 {
-        let share = (value.log10() - self.from) / (self.to - self.from);
-        self.at.0 + share.clamp(0.0, 1.0) * (self.at.1 - self.at.0)
-    }
-
-    /// Whole decades on it.
-    fn decades(&self) -> impl Iterator<Item = i32> + use<> {
-        (self.from - 1e-9).ceil() as i32..=(self.to + 1e-9).floor() as i32
-    }
-
-    /// Every how many decades a label has room.
-    fn label_every(&self, room: f64) -> i32 {
-        let decades = (self.to - self.from).max(1.0);
-        (room * decades / (self.at.1 - self.at.0).abs()).ceil().max(1.0) as i32
     }
 }
 
@@ -348,65 +312,6 @@ impl Svg {
     }
 }
 
-/// Ascending places moved so that none is nearer than [`LABEL_STEP`] to another, all between `top` and `bottom` if
-/// there is room.
-fn apart(wanted: &[f64], top: f64, bottom: f64) -> Vec<f64> {
-    let mut places = wanted.to_vec();
-    for i in 1..places.len() {
-        places[i] = places[i].max(places[i - 1] + LABEL_STEP);
-    }
-    // back up from the bottom, then down again from the top
-    let mut limit = bottom;
-    for place in places.iter_mut().rev() {
-        *place = place.min(limit);
-        limit = *place - LABEL_STEP;
-    }
-    let mut limit = top;
-    for place in &mut places {
-        *place = place.max(limit);
-        limit = *place + LABEL_STEP;
-    }
-    places
-}
-
-/// `0.1`, `250`, `5k`, `1.25M`.
-fn tick(value: f64) -> String {
-    let short = |v: f64| {
-        let digits = (2 - v.log10().floor() as i32).clamp(0, 9) as usize;
-        let text = format!("{v:.digits$}");
-        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-    };
-    match value {
-        v if v >= 999_500.0 => format!("{}M", short(v / 1e6)),
-        v if v >= 999.5 => format!("{}k", short(v / 1e3)),
-        v => short(v),
-    }
-}
-
-/// A coordinate to a tenth of a px.
-fn px(v: f64) -> String {
-    let text = format!("{v:.1}");
-    text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
-}
-
-/// Text for an XML element or attribute; characters XML cannot hold become U+FFFD.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            '\t' | '\n' | '\r' => out.push(' '),
-            c if c < ' ' || c == '\u{fffe}' || c == '\u{ffff}' => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -487,30 +392,6 @@ mod tests {
         assert!(!svg.contains("<script") && !svg.contains("href"));
     }
 
-    #[test]
-    fn labels_keep_their_distance() {
-        assert_eq!(apart(&[100.0, 101.0, 300.0], 50.0, 400.0), [100.0, 114.0, 300.0]);
-        assert_eq!(apart(&[398.0, 399.0, 400.0], 50.0, 400.0), [372.0, 386.0, 400.0]);
-        assert_eq!(apart(&[50.0, 50.0], 50.0, 400.0), [50.0, 64.0]);
-    }
-
-    #[test]
-    fn ticks_are_short() {
-        for (value, text) in [
-            (0.1, "0.1"),
-            (0.25, "0.25"),
-            (1.0, "1"),
-            (10.0, "10"),
-            (123.4, "123"),
-            (999.6, "1k"),
-            (1_250.0, "1.25k"),
-            (200_000.0, "200k"),
-            (1e6, "1M"),
-        ] {
-            assert_eq!(tick(value), text);
-        }
-    }
-
     proptest! {
         #[test]
         fn any_data_and_any_words_give_a_document(
@@ -522,14 +403,6 @@ mod tests {
             assert_well_formed(&svg);
             prop_assert!(!svg.contains("NaN"));
             prop_assert!(!svg.contains(|c: char| c < ' ' && c != '\n'));
-        }
-
-        #[test]
-        fn labels_stay_apart_and_inside_where_there_is_room(mut wanted in prop::collection::vec(60.0_f64..400.0, 0..20)) {
-            wanted.sort_by(f64::total_cmp);
-            let found = apart(&wanted, 60.0, 400.0);
-            prop_assert!(found.windows(2).all(|w| w[1] - w[0] >= LABEL_STEP - 1e-9), "{found:?}");
-            prop_assert!(found.iter().all(|p| (60.0..=400.0).contains(p)), "{found:?}");
         }
     }
 }

@@ -23,6 +23,9 @@ pub(super) fn compare(file: &'static str, stored: &str, recomputed: &Value) -> R
     }
 }
 
+/// Longest part of a line of text that is shown, in characters.
+const SHOWN: usize = 160;
+
 /// Compares text that has no fields.
 pub(super) fn compare_text(file: &'static str, stored: &str, recomputed: &str) -> Result<(), Difference> {
     if stored == recomputed {
@@ -33,9 +36,28 @@ pub(super) fn compare_text(file: &'static str, stored: &str, recomputed: &str) -
     loop {
         match (a.next(), b.next()) {
             (Some(found), Some(line)) if found == line => index += 1,
-            (found, line) => return Err(differs(file, index, "text", found.unwrap_or(""), line.unwrap_or(""))),
+            (found, line) => {
+                let [found, line] = where_they_part(found.unwrap_or(""), line.unwrap_or(""));
+                return Err(differs(file, index, "text", &found, &line));
+            }
         }
     }
+}
+
+/// A line of a page may hold a whole picture: of a long one only the place at which the two begin to differ.
+fn where_they_part(found: &str, line: &str) -> [String; 2] {
+    let same = found.chars().zip(line.chars()).take_while(|(a, b)| a == b).count();
+    let from = same.saturating_sub(SHOWN / 4);
+    [found, line].map(|text| {
+        let shown = || text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c });
+        let length = text.chars().count();
+        if length <= SHOWN {
+            return shown().collect();
+        }
+        let before = if from > 0 { ".." } else { "" };
+        let after = if length > from + SHOWN { ".." } else { "" };
+        format!("{before}{}{after}", shown().skip(from).take(SHOWN).collect::<String>())
+    })
 }
 
 fn differs(file: &'static str, index: usize, field: &str, found: &str, line: &str) -> Difference {
@@ -111,5 +133,18 @@ mod tests {
         assert_eq!(found, "run.json:2: a: stored 7, recomputed 1");
         assert!(compare("run.json", text.trim_end(), &sample()).is_err());
         assert!(compare("run.json", &text[..20], &sample()).is_err());
+    }
+
+    #[test]
+    fn of_a_long_line_the_place_is_shown() {
+        let text = |n: u32| format!("<h1>\n<path d=\"{}L{n} {}\"/>\n", "1,2 ".repeat(400), "3,4 ".repeat(400));
+        let found = compare_text("report.html", &text(77), &text(78)).unwrap_err().to_string();
+        assert!(found.starts_with("report.html:2: text: stored ..") && found.len() < 420, "{found}");
+        assert!(found.contains("L77 3,4") && found.contains("L78 3,4"), "{found}");
+        let found = compare_text("report.html", "a\u{1b}[2J\n", "b\n").unwrap_err().to_string();
+        assert_eq!(found, "report.html:1: text: stored a\u{fffd}[2J, recomputed b");
+        // one that is cut short after a long common part
+        let found = compare_text("report.html", &text(7)[..900], &text(7)).unwrap_err().to_string();
+        assert!(found.contains("report.html:2: text: stored .."), "{found}");
     }
 }

@@ -67,8 +67,11 @@ pub(super) fn read(dir: &Path) -> Result<Option<Entry>, Difference> {
     let mut values = lines.into_iter().map(|(value, _)| value);
     let Some(start) = values.next() else { return Err(broken(0, "the line before the first request is missing")) };
     let end = values.next();
-    if end.is_none() && dir.join("report.md").exists() {
-        return Err(broken(1, "the line at the end is missing: report.md is there, which is written after it"));
+    if end.is_none()
+        && let Some(report) = super::REPORTS.iter().find(|report| dir.join(report).exists())
+    {
+        let text = format!("the line at the end is missing: {report} is there, which is written after it");
+        return Err(broken(1, &text));
     }
     Ok(Some(Entry { start, end, texts }))
 }

@@ -22,6 +22,7 @@ fn derive(dir: &Path) {
     let disclosed = Disclosed::of_run(dir, &run, None).unwrap();
     fs::write(dir.join("boxes.json"), disclosed.boxes.to_json().unwrap()).unwrap();
     fs::write(dir.join("report.md"), markdown::render(&run, &disclosed)).unwrap();
+    fs::write(dir.join("report.html"), html::of_directory(dir, &run, &disclosed).unwrap()).unwrap();
 }
 
 fn change(dir: &Path, file: &str, from: &str, to: &str) {
@@ -89,9 +90,11 @@ fn what_is_said_of_a_verified_run_is_no_more_than_was_done() {
     let whole = verify(dir.path()).unwrap();
     let noted = Verified { comparisons: 1, notes: vec!["of a copy".to_owned()], ..whole };
     let told = noted.to_string();
-    assert!(told.contains("and report.md, bit for bit; so are the comparisons with the mock's log\nnote: of a copy"));
+    assert!(told.contains(
+        "and report.md and report.html, bit for bit; so are the comparisons with the mock's log\nnote: of a copy"
+    ));
     let told = Verified { published: false, comparisons: 0, ..noted }.to_string();
-    assert!(!told.contains("report.md") && told.contains("ended before all was published"), "{told}");
+    assert!(!told.contains("report.") && told.contains("ended before all was published"), "{told}");
 }
 
 #[test]
@@ -116,6 +119,28 @@ fn one_digit_in_each_file_is_found() {
     assert!(found.starts_with("run.json:") && found.contains(line), "{found}");
     let found = fails_with("report.md", "5.03 ms", "5.02 ms");
     assert!(found.starts_with("report.md:"), "{found}");
+}
+
+/// The page is a file as any other: a changed character is found at its line.
+#[test]
+fn a_changed_page_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut specimen = Specimen::campaign();
+    specimen.plan["run_id"] = "campaign-7".into();
+    publish(&mut specimen, dir.path());
+    verify(dir.path()).unwrap();
+    let page = fs::read_to_string(dir.path().join("report.html")).unwrap();
+    let line = 1 + page.lines().position(|line| line.contains("campaign-7")).unwrap();
+    change(dir.path(), "report.html", "campaign-7", "campaign-8");
+    let found = verify(dir.path()).unwrap_err().to_string();
+    assert!(found.starts_with(&format!("report.html:{line}: text: stored ")), "{found}");
+    assert!(found.contains("campaign-8") && found.contains("campaign-7"), "{found}");
+    // a byte more at its end
+    fs::write(dir.path().join("report.html"), page + "\n").unwrap();
+    assert!(verify(dir.path()).unwrap_err().to_string().starts_with("report.html:"));
+    fs::remove_file(dir.path().join("report.html")).unwrap();
+    let found = verify(dir.path()).unwrap_err().to_string();
+    assert!(found.starts_with("report.html: cannot be read: "), "{found}");
 }
 
 #[test]
@@ -285,8 +310,8 @@ fn the_last_h_of_a_window_is_checked() {
 
 #[test]
 fn lost_files_lines_and_ends_are_named() {
-    for file in ["plan.json", "requests.jsonl", "windows.jsonl", "health.jsonl", "run.json", "boxes.json", "report.md"]
-    {
+    let raw = ["plan.json", "requests.jsonl", "windows.jsonl", "health.jsonl"];
+    for file in raw.into_iter().chain(["run.json", "boxes.json", "report.md", "report.html"]) {
         let dir = tempfile::tempdir().unwrap();
         publish(&mut Specimen::two_windows(), dir.path());
         let text = fs::read(dir.path().join(file)).unwrap();
@@ -361,7 +386,7 @@ fn the_verifier_shares_no_code_with_the_writer() {
         "crate::goals",
         "crate::rundir::row",
         "crate::rundir::chain",
-        "crate::report::markdown",
+        "crate::report::{html, markdown}",
     ];
     for line in files.iter().flat_map(|text| text.lines()).filter(|l| l.contains("crate::")) {
         assert!(allowed.iter().any(|module| line.contains(module)), "{line}");

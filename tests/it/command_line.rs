@@ -215,8 +215,8 @@ fn a_small_campaign_against_the_built_in_mock() {
     let small = ["run", "--max-concurrency", "1,4", "--num-prompts", "20", "--drop", "2", "--windows", "2"];
     let done = tarebench(&[&small[..], &["--min-duration", "0", "--out", place.out()]].concat());
     place.assert_carried_out(&done);
-    for name in ["plan.json", "requests.jsonl", "windows.jsonl", "health.jsonl", "run.json", "report.md", "truth.jsonl"]
-    {
+    let raw = ["plan.json", "requests.jsonl", "windows.jsonl", "health.jsonl", "truth.jsonl"];
+    for name in raw.into_iter().chain(["run.json", "report.md", "report.html"]) {
         assert!(place.dir.join(name).is_file(), "{name} is there");
     }
     place.assert_verifies();
@@ -675,7 +675,7 @@ fn an_interrupted_run_keeps_what_it_measured() {
     let n = |name: &str| requests[name].as_u64().expect("a count");
     assert_eq!(n("due"), n("not_sent") + n("sent"));
     assert_eq!(n("kept"), n("ok") + n("failed") + n("censored"));
-    assert!(place.dir.join("report.md").is_file());
+    assert!(place.dir.join("report.md").is_file() && place.dir.join("report.html").is_file());
     place.assert_verifies();
 }
 

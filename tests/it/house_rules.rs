@@ -180,7 +180,7 @@ fn is_pure(path: &str) -> bool {
         || path.starts_with("src/workload")
         || path.starts_with("src/disclosure/boxes")
         || path == "src/decode.rs"
-        || path == "src/report/picture.rs"
+        || ["src/report/axis.rs", "src/report/picture.rs"].contains(&path)
         || ["closure.rs", "model.rs", "spread.rs", "verdict.rs"]
             .iter()
             .any(|m| path.strip_prefix("calibration/src/") == Some(m))
@@ -417,8 +417,9 @@ fn the_verifier_stands_alone(s: &Source) -> Vec<String> {
         "crate::analysis::statistics",
         "crate::rundir::row",
         "crate::rundir::chain",
-        // the Markdown report is rendered again and compared
+        // the reports are rendered again and compared
         "crate::report::markdown",
+        "crate::report::html",
         // so are the boxes, from the recomputed run
         "crate::disclosure::directory",
         // the form of the goals in plan.json

@@ -182,7 +182,7 @@ fn an_interrupt_leaves_both_arms_complete_as_interrupted() {
     for dir in &dirs {
         let verified = tarebench(&["verify", dir.to_str().expect("text")]);
         assert_eq!(verified.code, Some(0), "{}", verified.out);
-        assert!(dir.join("report.md").is_file());
+        assert!(dir.join("report.md").is_file() && dir.join("report.html").is_file());
         let end = jsonl(&dir.join("ledger.jsonl")).pop().expect("a line");
         assert_eq!((&end["event"], &end["outcome"]), (&json!("end"), &json!("interrupted")));
     }

@@ -95,7 +95,7 @@ fn what_is_tampered_with_is_found_and_named() {
     // named by a run directory, it is the same ledger
     assert!(ledger_at(&runs.join("r1"), &[]).out.contains("2 campaigns"));
 
-    let of_run: [Tamper; 14] = [
+    let of_run: [Tamper; 16] = [
         ("requests.jsonl", |p| change(p, |l| drop(l.remove(2))), "requests.jsonl:3: h: stored"),
         (
             "run.json",
@@ -151,6 +151,8 @@ fn what_is_tampered_with_is_found_and_named() {
             |p| change(p, |l| drop(l.remove(0))),
             "ledger.jsonl:1: event: stored \"end\", recomputed \"start\"",
         ),
+        ("report.html", |p| change(p, |l| l[0].push('7')), "report.html:1: text: stored"),
+        ("report.html", |p| fs::remove_file(p).expect("there"), "report.html: cannot be read: "),
         ("ledger.jsonl", |p| fs::remove_file(p).expect("there"), "ledger.jsonl is missing: report.md has its SHA-256"),
         (
             "../ledger.jsonl",

@@ -8,6 +8,7 @@ mod command_line;
 mod compare;
 mod disclosure;
 mod envelope;
+mod exhibits;
 mod foreign_server;
 mod house_rules;
 mod interleave;

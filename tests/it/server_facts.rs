@@ -207,7 +207,7 @@ fn facts_are_selected_and_keys_are_not() {
     assert_eq!(fact("tensor_parallel"), (json!(2), json!("/get_server_info")));
     assert_eq!(fact("max_model_len"), (json!(4096), json!("/v1/models")));
     assert_eq!((&found["started_at"], found["age_s"].is_f64()), (&json!("2023-11-14T22:13:20Z"), true));
-    for file in ["plan.json", "run.json", "report.md"] {
+    for file in ["plan.json", "run.json", "report.md", "report.html"] {
         let text = std::fs::read_to_string(place.dir.join(file)).expect("a file");
         assert!(!text.contains("sk-one") && !text.contains("sk-two"), "{file}");
     }

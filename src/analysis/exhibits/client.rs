@@ -17,7 +17,8 @@ pub(super) fn of_window(health: &Health, bounds: &WindowRow, cut: &Cut) -> Vec<C
         let mut by_slice: BTreeMap<usize, ClientSample> = BTreeMap::new();
         for (from, to) in steps(health.of_worker(worker, bounds)) {
             let sample = between(from, to, worker.worker, bounds.spin, cut);
-            let largest = by_slice.entry(cut.place(to.t)).or_default();
+            // one that ends where a slice does speaks of that slice, not of the next
+            let largest = by_slice.entry(cut.place(to.t.saturating_sub(1))).or_default();
             *largest = ClientSample {
                 cpu_per_wall: larger(largest.cpu_per_wall, sample.cpu_per_wall),
                 busy: larger(largest.busy, sample.busy),

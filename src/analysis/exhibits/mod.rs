@@ -34,7 +34,7 @@ pub const GAP_ROWS: usize = 24;
 /// What is drawn of a campaign.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Exhibits {
-    /// In the order of `windows.jsonl`.
+    /// In the order of `windows.jsonl`, which is that of time.
     pub windows: Vec<WindowExhibits>,
     /// What was done to the server or the client on purpose, in order of time; in s from the campaign's start. Nothing
     /// writes such events into a run directory yet: always empty.
@@ -195,6 +195,11 @@ impl Exhibits {
             Ok(())
         })?;
         Ok(Exhibits { windows: gathered.finish(), marks: Vec::new() })
+    }
+
+    /// One window: load points take turns, so that the order here, of time, is not that of `run.json`.
+    pub fn window(&self, cell: u32, window: u32) -> Option<&WindowExhibits> {
+        self.windows.iter().find(|w| (w.cell, w.window) == (cell, window))
     }
 }
 
