@@ -17,6 +17,8 @@ pub mod interleaved;
 mod intervals;
 mod lengths;
 pub mod markdown;
+#[cfg(test)]
+mod odd_data_tests;
 mod overview;
 pub mod picture;
 pub mod quantity;

@@ -1,11 +1,14 @@
 //! The fifteen boxes below a report: number, status and sentence.
 
 use crate::disclosure::boxes::{Boxes, Filled, Status};
+use crate::lettering;
 use crate::report::markdown::cell_text;
 use crate::report::terminal::{Paper, Tone};
 
 /// Width of the columns before the sentence: ` 1  not verifiable  `.
 const BEFORE: usize = 20;
+/// Columns of the longest sentence that is not cut.
+const LONGEST: usize = 800;
 
 /// On a terminal.
 pub fn terminal(boxes: &Boxes, width: usize, color: bool) -> String {
@@ -21,7 +24,17 @@ pub fn terminal(boxes: &Boxes, width: usize, color: bool) -> String {
             Status::Empty => Tone::Alarm,
         };
         // breaks between words only: a run of spaces in a sentence is somebody else's
-        let words: Vec<&str> = filled.sentence.split_whitespace().collect();
+        let whole: Vec<&str> = filled.sentence.split_whitespace().collect();
+        // what names each of hundreds of loads is for a page
+        let mut columns = 0;
+        let wide = |word: &&&str| {
+            columns += lettering::width(word) + 1;
+            columns <= LONGEST
+        };
+        let mut words: Vec<&str> = whole.iter().take_while(wide).copied().collect();
+        if words.len() < whole.len() {
+            words.push(".. (cut here; the whole of it: tarebench disclose, or report.md)");
+        }
         paper.paragraph(tone, &first, &" ".repeat(BEFORE), &words.join(" "));
     }
     paper.text

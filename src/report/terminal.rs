@@ -101,7 +101,7 @@ impl Told {
         let wrong = self.wrong.len();
         let told = match wrong {
             0 => "in none of them did a request fail or a gate close, and none is told one by one".to_owned(),
-            n if n <= WRONG => format!("the {} in which something went wrong are told above", count(n as u64)),
+            n if n <= WRONG => format!("those in which something went wrong ({}) are told above", count(n as u64)),
             n => format!("of the {} in which something went wrong the first {WRONG} are told above", count(n as u64)),
         };
         format!("{} windows: {told}; {rest}", count(self.all as u64))
@@ -190,7 +190,7 @@ impl Paper {
             let (shown, all, wrong) = (rows.len() as u64, told.all as u64, told.wrong.len() as u64);
             let wrong = match told.wrong.len() {
                 0 => "something went wrong in none".to_owned(),
-                n if n <= ROWS / 2 => format!("all {} in which something went wrong are among them", count(wrong)),
+                n if n <= ROWS / 2 => format!("those in which something went wrong ({}) are among them", count(wrong)),
                 _ => format!(
                     "of the {} in which something went wrong the first {} are among them",
                     count(wrong),
