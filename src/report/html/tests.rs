@@ -380,6 +380,7 @@ fn pages_to_look_at() {
     std::fs::write(target.join("page-ten.html"), page(&campaign(10))).unwrap();
     std::fs::write(target.join("page-many.html"), page(&campaign(500))).unwrap();
     let mut run = campaign(4);
+    let disclosed = Disclosed::in_memory(&run);
     hostile(
         &mut run,
         "<b>\u{202e}\"x\u{1f469}\u{200d}\u{1f4bb}' \u{5e9}\u{5dc}\u{5d5}\u{5dd} a very long name of a model that goes on and on without an end-of-line-that-breaks-it-anywhere",

@@ -13,6 +13,8 @@ use crate::rundir::run_json::{Distribution, Window};
 const WIDTH: f64 = 620.0;
 const HEIGHT: f64 = 300.0;
 const PLOT: Plot = Plot { left: 52.0, right: 530.0, top: 32.0, bottom: 252.0 };
+/// Values that carry the last published percentile, with some room behind it.
+const MOST_N: u64 = 2_000;
 /// Points nearer than this to the one before are not seen apart, px.
 const NEAR: f64 = 2.0;
 
@@ -68,7 +70,8 @@ fn one(title: &str, of: &str, spread: &Spread, columns: [Option<&Distribution>; 
         return none(title, why);
     }
     let n = drawn.iter().map(|(_, q, _)| q.n).max().unwrap_or(0);
-    let x = Axis::percentiles(n, PLOT.across());
+    // no percentile above 99.9 is published, so none has a place
+    let x = Axis::percentiles(n.min(MOST_N), PLOT.across());
     let points: Vec<(usize, Vec<(f64, f64)>)> = drawn
         .iter()
         .map(|(i, q, column)| {

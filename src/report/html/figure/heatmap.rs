@@ -96,7 +96,7 @@ pub(in crate::report::html) fn heatmap(window: &Window, exhibits: &WindowExhibit
         _ => String::new(),
     };
     let finding = format!(
-        "{} gaps (gross); {} of them lie in the band {}, the longest in {}.{coalesced} The darker a cell, the more gaps ended there then; each shade is four times the one below.",
+        "{} gaps (gross); {} of them lie in the band {}, the longest in {}.{coalesced} The stronger the shade of a cell, the more gaps ended there then; each shade is four times the one below.",
         count(all),
         percent(Some(in_row(densest) as f64 / all as f64)),
         between(band(densest)),

@@ -139,7 +139,7 @@ fn beside(window: usize, of: usize) -> f64 {
 fn latencies(run: &RunJson, kind: &Kind<'_>, name: &str, metric: &str, pick: Pick) -> Markup {
     let x = x_axis(kind);
     let net_alone = name.ends_with(", net");
-    let (mut all, mut withheld, mut stood_in, mut columns, mut open) = (Vec::new(), Vec::new(), 0, 0, 0);
+    let (mut all, mut withheld, mut stood_in, mut columns, mut open) = (Vec::new(), BTreeMap::new(), 0, 0, 0);
     for p in DRAWN {
         let mut points = Vec::new();
         for (at, load, windows) in &kind.loads {
@@ -155,12 +155,7 @@ fn latencies(run: &RunJson, kind: &Kind<'_>, name: &str, metric: &str, pick: Pic
                         let ends = bound.or(column.ci_ms.get(p).copied());
                         points.push(Point { load: *at, x: x.px(*at) + beside(i, windows.len()), ms, ends });
                     }
-                    _ => withheld.push(format!(
-                        "{p} at {} in window {}: {}",
-                        nominal(*at),
-                        window.window,
-                        percentile(Some(column), p)
-                    )),
+                    _ => *withheld.entry((p, percentile(Some(column), p))).or_default() += 1_usize,
                 }
             }
         }
@@ -226,13 +221,14 @@ fn latencies(run: &RunJson, kind: &Kind<'_>, name: &str, metric: &str, pick: Pic
         finding.push_str(&format!(" {turning} of its curves turn back as the load grows: see the sentences below."));
     }
     if open > 0 {
-        finding
-            .push_str(" Where the stamps leave net open, the whisker is what they bound, and the mark its upper end.");
+        finding.push_str(" Where the stamps leave net open, the whisker reaches over what they bound.");
     }
     if !withheld.is_empty() {
-        let told = withheld.len().min(6);
-        let more = if withheld.len() > told { format!(", and {} more", withheld.len() - told) } else { String::new() };
-        finding.push_str(&format!(" Not drawn: {}{more}.", withheld[..told].join(", ")));
+        let told: Vec<String> = withheld
+            .iter()
+            .map(|((p, why), windows)| format!("{p} in {windows} of {columns} windows ({why})"))
+            .collect();
+        finding.push_str(&format!(" Not drawn: {}; why stands in the verdict above.", told.join(", ")));
     }
     let svg = canvas.finish(&title, &finding);
     Figure { title, finding, svg, table: table(kind, &x, pick), rows_lie_along_y: false }.markup()
