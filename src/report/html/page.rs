@@ -11,7 +11,7 @@ use crate::disclosure::directory::Disclosed;
 use crate::export::terms::Terms;
 use crate::report::quantity::{count, percent};
 use crate::report::{card, curves, fitness, markdown, overview, terminal};
-use crate::rundir::run_json::{Requests, RunJson, Window};
+use crate::rundir::run_json::{Cell, Requests, RunJson, Window};
 use crate::workload::hex;
 
 const STYLE: &str = include_str!("style.css");
@@ -19,10 +19,8 @@ const SCRIPT: &str = include_str!("script.js");
 
 /// Windows that are told one by one; of more, only the first.
 pub(super) const MOST_WINDOWS: usize = 24;
-/// With more windows than this the heatmaps are coarser, so that the page stays small.
+/// With more windows than this the pictures are coarser, and of the first window of each load alone.
 const FINE_WINDOWS: usize = 8;
-/// Columns of a heatmap, fine and coarse.
-const HEAT_COLUMNS: (usize, usize) = (120, 40);
 /// Sentences about curves that are printed.
 const MOST_SENTENCES: usize = 40;
 
@@ -152,7 +150,7 @@ fn contents(run: &RunJson, refused: bool) -> Markup {
                     li { a href="#all" { "All windows" } }
                     li { a href="#load" { "Over load" } }
                     li { a href="#noise" { "Noise" } }
-                    @for cell in run.cells.iter().take(MOST_WINDOWS / 2) {
+                    @for cell in told(run) {
                         li { a href=(format!("#c{}", cell.cell)) { "Load " (cell.cell) ": " (foreign::name(&overview::short(&cell.load))) } }
                     }
                 }
@@ -162,6 +160,16 @@ fn contents(run: &RunJson, refused: bool) -> Markup {
             }
         }
     }
+}
+
+/// Loads of which at least one window is told by itself.
+fn told(run: &RunJson) -> impl Iterator<Item = &Cell> {
+    let mut before = 0;
+    run.cells.iter().filter(|cell| !cell.windows.is_empty()).take_while(move |cell| {
+        let goes_on = before < MOST_WINDOWS;
+        before += cell.windows.len();
+        goes_on
+    })
 }
 
 /// Whether the figures can be believed, in words, before any of them.
@@ -240,7 +248,7 @@ fn verdict(run: &RunJson, refusal: Option<&str>) -> Markup {
 }
 
 /// What the gates withhold, window by window.
-fn gates(all: &[(&crate::rundir::run_json::Cell, &Window)]) -> Markup {
+fn gates(all: &[(&Cell, &Window)]) -> Markup {
     let told: Vec<(u32, &Window, Vec<String>)> = all
         .iter()
         .map(|(c, w)| {
@@ -291,7 +299,11 @@ fn counts_alone(run: &RunJson) -> Markup {
 fn findings(run: &RunJson, exhibits: &Exhibits) -> Markup {
     let rows = overview::rows(run);
     let windows: usize = run.cells.iter().map(|c| c.windows.len()).sum();
-    let columns = if windows > FINE_WINDOWS { HEAT_COLUMNS.1 } else { HEAT_COLUMNS.0 };
+    let detail = |place: usize| match () {
+        () if windows <= FINE_WINDOWS => figure::Detail::Fine,
+        () if place == 0 => figure::Detail::Coarse,
+        () => figure::Detail::Tables,
+    };
     let all: Vec<_> = run.curves.iter().collect();
     let turning = curves::turning(&all);
     let nothing = WindowExhibits::default();
@@ -320,9 +332,9 @@ fn findings(run: &RunJson, exhibits: &Exhibits) -> Markup {
             @let shown = left.min(cell.windows.len());
             @if shown > 0 {
                 h2 id=(format!("c{}", cell.cell)) { "Load " (cell.cell) ": " (foreign::name(&terminal::load(&cell.load))) }
-                @for found in cell.windows.iter().take(shown) {
+                @for (place, found) in cell.windows.iter().take(shown).enumerate() {
                     @let drawn = exhibits.windows.iter().find(|e| (e.cell, e.window) == (cell.cell, found.window)).unwrap_or(&nothing);
-                    (window::section(cell, found, drawn, &exhibits.marks, columns))
+                    (window::section(cell, found, drawn, &exhibits.marks, detail(place)))
                 }
             }
             @let () = left -= shown;
@@ -421,9 +433,13 @@ fn rebuild(run: &RunJson, disclosed: &Disclosed) -> Markup {
         }
         h2 id="files" { "Files and how to rebuild" }
         p { "Every number above can be rebuilt from these files, offline. DIR is the directory this page lies in." }
-        pre { "tarebench verify DIR                                        # counts every figure again and compares\n"
-              "tarebench report DIR --format html --out again.html         # makes this page again\n"
-              "sha256sum DIR/*.jsonl DIR/*.json                            # compare with the digests below" }
+        pre {
+            "tarebench verify DIR                                  # counts every figure again and compares
+    "
+            "tarebench report DIR --format html --out again.html   # makes this page again
+    "
+            "sha256sum DIR/*.jsonl DIR/*.json                      # compare with the digests below"
+        }
         div class="scroll" tabindex="0" {
             table {
                 thead { tr { th scope="col" { "file" } th scope="col" class="l" { "SHA-256" } } }

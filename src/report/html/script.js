@@ -4,6 +4,7 @@
   function all(what, within) { return Array.prototype.slice.call((within || doc).querySelectorAll(what)); }
   var tools = doc.getElementById('tools');
   if (tools) tools.hidden = false;
+  root.classList.add('js');
 
   var theme = doc.getElementById('theme');
   if (theme) theme.addEventListener('click', function () {
@@ -42,7 +43,7 @@
       rows[i].row.classList.add('on');
       read.textContent = cells.map(function (cell, k) {
         var head = heads[k] ? heads[k].textContent.trim() : '';
-        return getComputedStyle(cell).display === 'none' && cell.offsetParent ? '' : (head ? head + ' ' : '') + cell.textContent.trim();
+        return getComputedStyle(cell).display === 'none' ? '' : (head ? head + ' ' : '') + cell.textContent.trim();
       }).filter(Boolean).join('   |   ');
       cross.setAttribute('d', along ? 'M0 ' + rows[i].at + 'H' + box.width : 'M' + rows[i].at + ' 24V' + box.height);
       svg.appendChild(cross);

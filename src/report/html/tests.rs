@@ -161,13 +161,14 @@ fn what_a_server_wrote_stays_text() {
         hostile(&mut run, words);
         let mut drawn = exhibits(&run);
         drawn.marks[0].text = words.to_owned();
-        let disclosed = Disclosed::in_memory(&run);
+        let disclosed = Disclosed::in_memory(&small());
         let mut disclosed = Disclosed { plan: serde_json::json!({"model": words, words: words}), ..disclosed };
         disclosed.boxes.boxes[11].sentence = words.to_owned();
         let page = render(&run, &disclosed, &drawn, Some(&terms()));
         for tag in ["<script", "</script", "<style", "</style", "<title>t", "<img", "<b>alert", "<body", "</body"] {
             assert_eq!(tags(&page, tag), tags(&plain, tag), "{tag} with {words:?}");
         }
+        assert_eq!(tags(&page, "<svg"), tags(&plain, "<svg"), "{words:?}");
         assert_eq!(tags(&page, "<svg"), tags(&page, "</svg"));
         assert!(!page.contains(|c: char| c.is_control() && c != '\n'), "{words:?}");
         assert!(!page.contains(['\u{202e}', '\u{2066}']));
@@ -180,8 +181,9 @@ fn what_a_server_wrote_stays_text() {
 fn a_name_of_ten_thousand_characters_is_cut_aloud() {
     let mut run = small();
     let length = page(&run).len();
+    let disclosed = Disclosed::in_memory(&run);
     hostile(&mut run, &"w".repeat(10_000));
-    let page = page(&run);
+    let page = render(&run, &disclosed, &exhibits(&run), Some(&terms()));
     assert!(page.contains("(10,000 characters)"));
     assert!(!page.contains(&"w".repeat(2_001)));
     assert!(page.len() < length + 200_000, "{}", page.len());
@@ -284,7 +286,8 @@ fn odd_runs_have_pages_too() {
         w.tokens = Default::default();
         w.throughput = Default::default();
     }
-    let page_of_failed = page(&failed);
+    let disclosed = Disclosed::in_memory(&small());
+    let page_of_failed = render(&failed, &disclosed, &exhibits(&failed), None);
     assert!(
         page_of_failed.contains("No request was answered") && page_of_failed.contains("Not measured in any window")
     );
@@ -377,11 +380,13 @@ fn pages_to_look_at() {
     std::fs::write(target.join("page-ten.html"), page(&campaign(10))).unwrap();
     std::fs::write(target.join("page-many.html"), page(&campaign(500))).unwrap();
     let mut run = campaign(4);
+    let disclosed = Disclosed::in_memory(&run);
     hostile(
         &mut run,
         "<b>\u{202e}\"x\u{1f469}\u{200d}\u{1f4bb}' \u{5e9}\u{5dc}\u{5d5}\u{5dd} a very long name of a model that goes on and on without an end-of-line-that-breaks-it-anywhere",
     );
-    std::fs::write(target.join("page-hostile.html"), page(&run)).unwrap();
+    std::fs::write(target.join("page-hostile.html"), render(&run, &disclosed, &exhibits(&run), Some(&terms())))
+        .unwrap();
     if let Some(dir) = std::env::var_os("TAREBENCH_RUN") {
         let (run, disclosed) = Disclosed::of_directory(std::path::Path::new(&dir)).unwrap();
         let real = Exhibits::of_directory(std::path::Path::new(&dir)).unwrap();

@@ -2,6 +2,7 @@
 
 use maud::{Markup, html};
 
+use super::figure::Detail;
 use super::{figure, foreign, tables};
 use crate::analysis::definitions::rules::GateState;
 use crate::analysis::exhibits::{Mark, WindowExhibits};
@@ -11,17 +12,13 @@ use crate::rundir::row::Outcome;
 use crate::rundir::run_json::{Cell, Distribution, Window};
 
 const SHOWN: [&str; 5] = ["p50", "p90", "p95", "p99", "p999"];
+/// Metrics told where there are many windows.
+const IN_SHORT: [&str; 5] = ["ttft", "e2e", "gap", "stall", "tpot"];
 /// Sentences of a window; more are in the Markdown report.
 const MOST_SENTENCES: usize = 12;
 
 /// The section of a window.
-pub(super) fn section(
-    cell: &Cell,
-    window: &Window,
-    drawn: &WindowExhibits,
-    marks: &[Mark],
-    heat_columns: usize,
-) -> Markup {
+pub(super) fn section(cell: &Cell, window: &Window, drawn: &WindowExhibits, marks: &[Mark], detail: Detail) -> Markup {
     let cut = if window.interrupted { ", INTERRUPTED" } else { "" };
     let verdicts = sentences(window);
     html! {
@@ -36,20 +33,25 @@ pub(super) fn section(
                 }
             }
             h4 { "Latency" }
-            (metrics(window))
-            div class="wide" { (figure::timeline(window, drawn, marks)) (figure::heatmap(window, drawn, heat_columns)) }
-            (figure::distributions(window, drawn))
-            (figure::by_class(window))
-            h4 { "Work" }
-            (work(window))
-            (facts(window))
-            h4 { "The client" }
-            div class="wide" { (figure::health(window, drawn)) }
-            (client(window))
-            h4 { "Steadiness and first requests" }
-            p { (steady::line(window).replace("   ", "; ")) "." }
-            (tables::of_markdown(&steady::table(window).lines().collect::<Vec<_>>()))
-            (first_requests(window))
+            (metrics(window, detail))
+            @if detail == Detail::Tables {
+                p class="note" { "Pictures are drawn of the first window of each load; what else is known of this one is in report.md." }
+                (facts(window))
+            } @else {
+                div class="wide" { (figure::timeline(window, drawn, marks, detail)) (figure::heatmap(window, drawn, detail)) }
+                (figure::distributions(window, drawn))
+                (figure::by_class(window))
+                h4 { "Work" }
+                (work(window))
+                (facts(window))
+                h4 { "The client" }
+                div class="wide" { (figure::health(window, drawn, detail)) }
+                (client(window))
+                h4 { "Steadiness and first requests" }
+                p { (steady::line(window).replace("   ", "; ")) "." }
+                (tables::of_markdown(&steady::table(window).lines().collect::<Vec<_>>()))
+                (first_requests(window))
+            }
         }
     }
 }
@@ -78,8 +80,11 @@ fn toggle(column: &str) -> Option<&'static str> {
     })
 }
 
-fn metrics(window: &Window) -> Markup {
-    let columns = window.metrics.columns();
+fn metrics(window: &Window, detail: Detail) -> Markup {
+    let mut columns = window.metrics.columns();
+    if detail != Detail::Fine {
+        columns.retain(|(metric, ..)| IN_SHORT.contains(metric));
+    }
     let table: Vec<_> = columns.iter().map(|(metric, _, values)| (*metric, *values)).collect();
     let dash = |ms: Option<f64>| ms.map_or_else(|| "withheld".to_owned(), latency);
     html! {
@@ -101,6 +106,7 @@ fn metrics(window: &Window) -> Markup {
             }
         }
         p class="note" {
+            @if detail != Detail::Fine { "The other metrics of this window are in report.md. " }
             "In grey stands the 95 % interval. The columns' percentiles do not add up; for gap, stall and tpot tare is signed. "
             @if let Some(text) = intervals::lacking(&table, &SHOWN) { (text) "." }
         }
@@ -219,7 +225,7 @@ fn client(window: &Window) -> Markup {
                             GateState::Unknown => ("l", "not known"),
                         };
                         tr {
-                            th scope="row" { (g.gate) } td class="l" { (g.scope) } td class=(class) { (state) }
+                            th scope="row" { (g.gate) } td class="l" { (foreign::name(&g.scope)) } td class=(class) { (state) }
                             td { (number(g.figure)) @if g.figure.is_some() { " " (g.unit) } } td { (number(g.warn)) } td { (number(g.void)) }
                             td class="l" { (g.voids.join(", ")) }
                         }

@@ -119,18 +119,21 @@ fn bars(title: &str, all: &[Bar<'_>]) -> Markup {
     }
     let labels: Vec<(f64, String)> = ticks.iter().map(|v| (x.px(*v), tick(*v))).collect();
     canvas.x_labels(&plot, &labels, "ms");
-    let tail = |b: &&&Bar<'_>| b.column.and_then(|d| d.p95_ms.or(d.p50_ms)).unwrap_or(0.0);
+    // the highest percentile that all of them have
+    let all_have = |p: &&&str| drawn.iter().all(|b| b.column.is_some_and(|d| d.percentile(p).is_some()));
+    let p = ["p95", "p90"].iter().find(all_have).copied().unwrap_or("p50");
+    let tail = |b: &&&Bar<'_>| b.column.and_then(|d| d.percentile(p)).unwrap_or(0.0);
     let slowest = drawn.iter().max_by(|a, b| tail(a).total_cmp(&tail(b)));
     let quickest = drawn.iter().min_by(|a, b| tail(a).total_cmp(&tail(b)));
     let mut finding = match (slowest, quickest) {
         (Some(slow), Some(quick)) if drawn.len() > 1 && tail(&quick) > 0.0 => format!(
-            "{} is the slowest: {} at p95 (p50 where n is too small), {:.1} times {}.",
+            "{} is the slowest: {} at {p}, {:.1} times that of {}.",
             slow.name,
             latency(tail(&slow)),
             tail(&slow) / tail(&quick),
             quick.name
         ),
-        (Some(slow), _) => format!("{} alone: {}.", slow.name, latency(tail(&slow))),
+        (Some(slow), _) => format!("{} alone: {} at {p}.", slow.name, latency(tail(&slow))),
         _ => String::new(),
     };
     if drawn.iter().any(|b| b.gross) {

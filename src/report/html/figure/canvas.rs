@@ -127,9 +127,11 @@ impl Canvas {
         }
     }
 
-    /// The picture; `title` names it for those who cannot see it, `description` tells what is to be seen.
-    pub(super) fn finish(self, title: &str, description: &str) -> String {
-        let (title, description) = (escaped(title), escaped(description));
+    /// The picture; `title` names it for those who cannot see it, the first sentence of `finding` tells what is to be
+    /// seen. The rest stands in the caption.
+    pub(super) fn finish(self, title: &str, finding: &str) -> String {
+        let first = finding.find(". ").map_or(finding, |at| &finding[..=at]);
+        let (title, description) = (escaped(title), escaped(first));
         format!(
             "<svg viewBox=\"0 0 {} {}\" role=\"img\"><title>{title}</title><desc>{description}</desc>{}</svg>",
             px(self.width),

@@ -7,12 +7,14 @@ use super::{Figure, none, place};
 use crate::analysis::exhibits::{Quantiles, Spread, WindowExhibits};
 use crate::analysis::percentiles::PUBLISHED;
 use crate::report::axis::{Axis, Scale};
-use crate::report::quantity::{count, latency, percentile};
+use crate::report::quantity::{count, latency, percentile, stamps_bound};
 use crate::rundir::run_json::{Distribution, Window};
 
 const WIDTH: f64 = 620.0;
 const HEIGHT: f64 = 300.0;
 const PLOT: Plot = Plot { left: 52.0, right: 530.0, top: 32.0, bottom: 252.0 };
+/// Values that carry the last published percentile, with some room behind it.
+const MOST_N: u64 = 2_000;
 /// Points nearer than this to the one before are not seen apart, px.
 const NEAR: f64 = 2.0;
 
@@ -68,7 +70,8 @@ fn one(title: &str, of: &str, spread: &Spread, columns: [Option<&Distribution>; 
         return none(title, why);
     }
     let n = drawn.iter().map(|(_, q, _)| q.n).max().unwrap_or(0);
-    let x = Axis::percentiles(n, PLOT.across());
+    // no percentile above 99.9 is published, so none has a place
+    let x = Axis::percentiles(n.min(MOST_N), PLOT.across());
     let points: Vec<(usize, Vec<(f64, f64)>)> = drawn
         .iter()
         .map(|(i, q, column)| {
@@ -109,11 +112,9 @@ fn one(title: &str, of: &str, spread: &Spread, columns: [Option<&Distribution>; 
         ends.extend(end.map(|(ex, ey)| (colour, class, ex, ey, name.to_owned())));
     }
     canvas.ends(&PLOT, ends);
-    let (name, column) = drawn
-        .iter()
-        .find(|(i, ..)| *i == 0)
-        .or(drawn.first())
-        .map_or(("", None), |(i, _, c)| (COLUMNS[*i].0, Some(*c)));
+    // the sentence is about gross, else net, else what there is
+    let first = [0, 2].iter().find_map(|of| drawn.iter().find(|(i, ..)| i == of));
+    let (name, column) = first.or(drawn.first()).map_or(("", None), |(i, _, c)| (COLUMNS[*i].0, Some(*c)));
     let tail = column.and_then(|c| {
         [("p99", "one in a hundred"), ("p95", "one in twenty"), ("p90", "one in ten")]
             .into_iter()
@@ -135,6 +136,9 @@ fn one(title: &str, of: &str, spread: &Spread, columns: [Option<&Distribution>; 
         if column.is_some_and(|c| c.n > 0 && c.p50_ms.is_none()) {
             finding.push_str(&format!(" {} is withheld and not drawn.", COLUMNS[i].0));
         }
+    }
+    if columns[2].is_some_and(|net| PUBLISHED.iter().any(|p| stamps_bound(net, p.name).is_some())) {
+        finding.push_str(" Net is drawn at its upper end where the stamps leave it open; the table has both ends.");
     }
     finding.push_str(
         " A curve ends at the last percentile that its number of values allows, a mark is the largest value.",

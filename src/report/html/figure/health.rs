@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use maud::{Markup, html};
 
 use super::canvas::{Canvas, Plot};
-use super::{Figure, none, place};
+use super::{Detail, Figure, none, place};
 use crate::analysis::exhibits::{ClientSample, MOST_SLICES, WindowExhibits};
 use crate::report::axis::{Axis, px};
 use crate::report::quantity::{fraction, percent};
@@ -14,8 +14,10 @@ use crate::rundir::run_json::Window;
 const WIDTH: f64 = 960.0;
 const ABOVE: Plot = Plot { left: 52.0, right: 850.0, top: 32.0, bottom: 132.0 };
 const BELOW: Plot = Plot { left: 52.0, right: 850.0, top: 172.0, bottom: 262.0 };
-/// Rows of the table.
-const MOST_ROWS: usize = 24;
+/// Rows of the table, fine and coarse.
+const MOST_ROWS: (usize, usize) = (24, 8);
+/// Times in the picture.
+const MOST_TIMES: (usize, usize) = (MOST_SLICES, 48);
 
 type Figures = [Option<f64>; 4];
 
@@ -34,10 +36,10 @@ fn worst(samples: &[ClientSample], end: f64, most: usize) -> Vec<(f64, Figures)>
 }
 
 /// The picture.
-pub(in crate::report::html) fn health(window: &Window, exhibits: &WindowExhibits) -> Markup {
+pub(in crate::report::html) fn health(window: &Window, exhibits: &WindowExhibits, detail: Detail) -> Markup {
     let title = "The client in time".to_owned();
     let end = exhibits.duration_s;
-    let samples = if end > 0.0 { worst(&exhibits.client, end, MOST_SLICES) } else { Vec::new() };
+    let samples = if end > 0.0 { worst(&exhibits.client, end, detail.of(MOST_TIMES)) } else { Vec::new() };
     if samples.is_empty() {
         return none(&title, "The client was not sampled in this window.");
     }
@@ -54,7 +56,7 @@ pub(in crate::report::html) fn health(window: &Window, exhibits: &WindowExhibits
     canvas.y_axis(&ABOVE, &y, "CPU time and busy time per wall time");
     limits(&mut canvas, &ABOVE, &y, share);
     let path = |y: &Axis, of: usize, per: f64| -> Vec<Option<(f64, f64)>> {
-        samples.iter().map(|(at, f)| f[of].map(|v| (x.px(*at), y.px(v * per)))).collect()
+        samples.iter().map(|(at, f)| f[of].map(|v| (x.px(*at).round(), y.px(v * per).round()))).collect()
     };
     let end_of = |series: usize, path: &[Option<(f64, f64)>], words: &str| {
         path.iter().rev().flatten().next().map(|(ex, ey)| (series, "", *ex, *ey, words.to_owned()))
@@ -84,7 +86,7 @@ pub(in crate::report::html) fn health(window: &Window, exhibits: &WindowExhibits
         percent(most(3))
     );
     finding.push_str("; thin lines are the limits beyond which a gate flags (dotted) and withholds (solid). A gate judges its own stretch of time (CPU the worst 5 s, the run queue the worst second), so a single sample may stand above a line.");
-    let rows = worst(&exhibits.client, end, MOST_ROWS);
+    let rows = worst(&exhibits.client, end, detail.of(MOST_ROWS));
     let table = html! {
         table {
             thead { tr { th scope="col" { "until" } th scope="col" { "CPU/wall" } th scope="col" { "busy" } th scope="col" { "run queue" } th scope="col" { "stolen" } } }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use maud::{Markup, html};
 
 use super::canvas::{Canvas, Plot};
-use super::{Figure, none, place};
+use super::{Detail, Figure, none, place};
 use crate::analysis::exhibits::{GAP_ROWS, WindowExhibits};
 use crate::report::axis::{Axis, Scale, px};
 use crate::report::quantity::{between, count, percent};
@@ -16,11 +16,14 @@ const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 252.0;
 /// Shades, by halvings of the fullest cell.
 const SHADES: usize = 6;
-/// Rows of the table.
-const MOST_ROWS: usize = 24;
+/// Rows of the table, fine and coarse.
+const MOST_ROWS: (usize, usize) = (24, 8);
+/// Columns of the picture.
+const MOST_COLUMNS: (usize, usize) = (120, 40);
 
 /// The picture; gaps are gross, and where that is withheld there is none.
-pub(in crate::report::html) fn heatmap(window: &Window, exhibits: &WindowExhibits, most_columns: usize) -> Markup {
+pub(in crate::report::html) fn heatmap(window: &Window, exhibits: &WindowExhibits, detail: Detail) -> Markup {
+    let (most_columns, most_rows) = (detail.of(MOST_COLUMNS), detail.of(MOST_ROWS));
     let title = "Gaps in time".to_owned();
     let map = &exhibits.gap_map;
     match &window.metrics.gap.gross {
@@ -69,11 +72,13 @@ pub(in crate::report::html) fn heatmap(window: &Window, exhibits: &WindowExhibit
     canvas.text(PLOT.right, PLOT.bottom + 34.0, "s e", "s from the window's opening");
     let mut at = PLOT.top + 4.0;
     canvas.text(PLOT.right + 12.0, at, "s", "gaps in a cell");
-    for shade in (0..SHADES).rev() {
+    let used = |shade: &usize| columns.iter().flatten().any(|n| shade_of(*n, fullest) == Some(*shade));
+    let used: Vec<usize> = (0..SHADES).filter(used).collect();
+    for &shade in used.iter().rev() {
         at += 18.0;
         canvas.path(&format!("h h{shade} key"), &format!("M{} {}h14", px(PLOT.right + 12.0), px(at)));
         let least = fullest >> (2 * (SHADES - 1 - shade) + 2);
-        let words = if shade == 0 { "1 or more".to_owned() } else { format!("> {}", count(least)) };
+        let words = if Some(&shade) == used.first() { "1 or more".to_owned() } else { format!("> {}", count(least)) };
         canvas.text(PLOT.right + 32.0, at + 4.0, "s", &words);
     }
     let band = |row: usize| {
@@ -91,14 +96,14 @@ pub(in crate::report::html) fn heatmap(window: &Window, exhibits: &WindowExhibit
         _ => String::new(),
     };
     let finding = format!(
-        "{} gaps (gross); {} of them lie in the band {}, the longest in {}.{coalesced} The darker a cell, the more gaps ended there then; each shade is four times the one below.",
+        "{} gaps (gross); {} of them lie in the band {}, the longest in {}.{coalesced} The stronger the shade of a cell, the more gaps ended there then; each shade is four times the one below.",
         count(all),
         percent(Some(in_row(densest) as f64 / all as f64)),
         between(band(densest)),
         between(band(longest)),
     );
-    let rows = merged(&map.columns, MOST_ROWS);
-    let per_row = slices.div_ceil(MOST_ROWS).max(1) as f64 * exhibits.slice_s;
+    let rows = merged(&map.columns, most_rows);
+    let per_row = slices.div_ceil(most_rows).max(1) as f64 * exhibits.slice_s;
     let table = html! {
         table {
             thead { tr { th scope="col" { "from" } th scope="col" { "gaps" } th scope="col" { "fullest band" } th scope="col" { "in it" } th scope="col" { "longest in" } } }
@@ -148,7 +153,7 @@ mod tests {
     #[test]
     fn shades_are_by_quarters_and_nothing_has_none() {
         let shades: Vec<Option<usize>> = [0, 1, 2, 200, 257, 1024].map(|n| shade_of(n, 1024)).to_vec();
-        assert_eq!(shades, [None, Some(1), Some(1), Some(4), Some(5), Some(5)]);
+        assert_eq!(shades, [None, Some(0), Some(1), Some(4), Some(5), Some(5)]);
         assert_eq!(shade_of(1, 1), Some(5));
     }
 

@@ -12,7 +12,7 @@ use crate::analysis::definitions::wording::{load_unit, nominal};
 use crate::report::axis::{Axis, px};
 use crate::report::html::foreign;
 use crate::report::overview;
-use crate::report::quantity::{latency, percent, percentile, rate};
+use crate::report::quantity::{latency, percent, percentile, rate, stamps_bound};
 use crate::rundir::run_json::{Distribution, RunJson, Window};
 use crate::rundir::window::{Load, LoadModel};
 
@@ -73,6 +73,10 @@ pub(in crate::report::html) fn over_load(run: &RunJson) -> Markup {
                     "One load only (" (foreign::plain(&kind.unit, foreign::NAME)) "): there are points, and no line over load. "
                     "What bends under load cannot be seen here."
                 }
+            }
+            p class="note" {
+                "A mark is one window, with its 95 % interval where it has one; the line joins the means of the windows of a load; "
+                "the band reaches from the lowest to the highest end of their intervals."
             }
             div class="pair" {
                 (latencies(run, kind, "Time to first token", "ttft", |l, w| overview::columns(l, w)[0]))
@@ -135,7 +139,7 @@ fn beside(window: usize, of: usize) -> f64 {
 fn latencies(run: &RunJson, kind: &Kind<'_>, name: &str, metric: &str, pick: Pick) -> Markup {
     let x = x_axis(kind);
     let net_alone = name.ends_with(", net");
-    let (mut all, mut withheld, mut stood_in, mut columns) = (Vec::new(), Vec::new(), 0, 0);
+    let (mut all, mut withheld, mut stood_in, mut columns, mut open) = (Vec::new(), BTreeMap::new(), 0, 0, 0);
     for p in DRAWN {
         let mut points = Vec::new();
         for (at, load, windows) in &kind.loads {
@@ -146,15 +150,12 @@ fn latencies(run: &RunJson, kind: &Kind<'_>, name: &str, metric: &str, pick: Pic
                 stood_in += usize::from(p == "p50" && net && !net_alone);
                 match column.percentile(p) {
                     Some(ms) if ms.is_finite() => {
-                        let ends = column.ci_ms.get(p).copied();
+                        let bound = stamps_bound(column, p).map(|(lo, hi)| [lo, hi]);
+                        open += usize::from(bound.is_some());
+                        let ends = bound.or(column.ci_ms.get(p).copied());
                         points.push(Point { load: *at, x: x.px(*at) + beside(i, windows.len()), ms, ends });
                     }
-                    _ => withheld.push(format!(
-                        "{p} at {} in window {}: {}",
-                        nominal(*at),
-                        window.window,
-                        percentile(Some(column), p)
-                    )),
+                    _ => *withheld.entry((p, percentile(Some(column), p))).or_default() += 1_usize,
                 }
             }
         }
@@ -219,11 +220,15 @@ fn latencies(run: &RunJson, kind: &Kind<'_>, name: &str, metric: &str, pick: Pic
     if turning > 0 {
         finding.push_str(&format!(" {turning} of its curves turn back as the load grows: see the sentences below."));
     }
-    finding.push_str(" A mark is one window with its 95 % interval where it has one; the line joins the means of the windows; the band reaches from the lowest to the highest end of their intervals.");
+    if open > 0 {
+        finding.push_str(" Where the stamps leave net open, the whisker reaches over what they bound.");
+    }
     if !withheld.is_empty() {
-        let told = withheld.len().min(6);
-        let more = if withheld.len() > told { format!(", and {} more", withheld.len() - told) } else { String::new() };
-        finding.push_str(&format!(" Not drawn: {}{more}.", withheld[..told].join(", ")));
+        let told: Vec<String> = withheld
+            .iter()
+            .map(|((p, why), windows)| format!("{p} in {windows} of {columns} windows ({why})"))
+            .collect();
+        finding.push_str(&format!(" Not drawn: {}; why stands in the verdict above.", told.join(", ")));
     }
     let svg = canvas.finish(&title, &finding);
     Figure { title, finding, svg, table: table(kind, &x, pick), rows_lie_along_y: false }.markup()

@@ -19,6 +19,24 @@ pub(super) use timeline::timeline;
 
 use maud::{Markup, PreEscaped, html};
 
+/// How much is told of a window: less where there are many, so that the page stays small.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// All of it.
+    Fine,
+    /// Every picture, from fewer parts.
+    Coarse,
+    /// Tables, no picture.
+    Tables,
+}
+
+impl Detail {
+    /// The first where it is fine, else the second.
+    fn of(self, (fine, coarse): (usize, usize)) -> usize {
+        if self == Detail::Fine { fine } else { coarse }
+    }
+}
+
 /// A figure.
 pub(super) struct Figure {
     /// What it is, in bold.

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::canvas::{Canvas, Plot};
-use super::{Figure, none, place};
+use super::{Detail, Figure, none, place};
 use crate::analysis::exhibits::{Mark, Slice, WindowExhibits};
 use crate::report::axis::{Axis, Scale, px};
 use crate::report::html::foreign;
@@ -16,8 +16,8 @@ const RIGHT: f64 = 850.0;
 const PANEL: f64 = 92.0;
 const STEP: f64 = 132.0;
 const TOP: f64 = 36.0;
-/// Rows of the table, each over some slices.
-const MOST_ROWS: usize = 24;
+/// Rows of the table, each over some slices; fine and coarse.
+const MOST_ROWS: (usize, usize) = (24, 12);
 /// Marks with words; more are only strokes.
 const MOST_MARKS: usize = 12;
 
@@ -45,7 +45,12 @@ fn plot(row: usize) -> Plot {
 }
 
 /// The timeline. `marks` are those of the campaign.
-pub(in crate::report::html) fn timeline(window: &Window, exhibits: &WindowExhibits, marks: &[Mark]) -> Markup {
+pub(in crate::report::html) fn timeline(
+    window: &Window,
+    exhibits: &WindowExhibits,
+    marks: &[Mark],
+    detail: Detail,
+) -> Markup {
     let title = "The window in time".to_owned();
     let slices = &exhibits.slices;
     let end = exhibits.duration_s.max(slices.last().map_or(0.0, |s| s.from_s));
@@ -66,7 +71,7 @@ pub(in crate::report::html) fn timeline(window: &Window, exhibits: &WindowExhibi
     }
     let mut row = 0;
     let path = |y: &Axis, of: &dyn Fn(&Slice) -> Option<f64>| -> Vec<Option<(f64, f64)>> {
-        slices.iter().map(|s| of(s).filter(|v| v.is_finite()).map(|v| (middle(s), y.px(v)))).collect()
+        slices.iter().map(|s| of(s).filter(|v| v.is_finite()).map(|v| (middle(s).round(), y.px(v).round()))).collect()
     };
     let end_of = |series: usize, path: &[Option<(f64, f64)>], words: &str| {
         path.iter().rev().flatten().next().map(|(ex, ey)| (series, "", *ex, *ey, words.to_owned()))
@@ -138,11 +143,11 @@ pub(in crate::report::html) fn timeline(window: &Window, exhibits: &WindowExhibi
         marks.iter().map(|m| (m.at_s - exhibits.opened_s, m)).filter(|(at, _)| (0.0..=end).contains(at)).collect();
     for (i, (at, _)) in here.iter().enumerate().take(MOST_MARKS) {
         canvas.path("done", &format!("M{} {}V{}", px(x.px(*at)), px(TOP - 6.0), px(bottom)));
-        canvas.text(x.px(*at) + 3.0, TOP - 8.0, "s", &format!("{}", i + 1));
+        canvas.text(x.px(*at) + 3.0, TOP + 10.0, "", &(i + 1).to_string());
     }
     let finding = words(window, exhibits, shown.as_ref(), &here);
     let svg = canvas.finish(&title, &finding);
-    let table = table(exhibits, shown.as_ref(), &middle);
+    let table = table(exhibits, shown.as_ref(), &middle, detail.of(MOST_ROWS));
     Figure { title, finding, svg, table, rows_lie_along_y: false }.markup()
 }
 
@@ -172,7 +177,9 @@ fn words(window: &Window, exhibits: &WindowExhibits, shown: Option<&Latency>, ma
             text.push_str("Latency is not drawn: gross and net of time to first token are withheld, or there are none.")
         }
     }
-    text.push_str(&format!(" At most {} requests were in flight at once.", count(window.in_flight.max)));
+    let most = window.in_flight.max;
+    let were = if most == 1 { "request was" } else { "requests were" };
+    text.push_str(&format!(" At most {} {were} in flight at once.", count(most)));
     let failed: u64 = slices.iter().map(|s| s.failed).sum();
     if failed > 0 {
         let first = slices.iter().find(|s| s.failed > 0).map_or(0.0, |s| s.from_s);
@@ -191,9 +198,9 @@ pub(super) fn seconds(s: f64) -> String {
     if s >= 1.0 { format!("{s:.1} s") } else { format!("{:.0} ms", s * 1e3) }
 }
 
-/// Slices taken together, as many as make at most [`MOST_ROWS`] rows.
-fn table(exhibits: &WindowExhibits, shown: Option<&Latency>, middle: &dyn Fn(&Slice) -> f64) -> Markup {
-    let each = exhibits.slices.len().div_ceil(MOST_ROWS).max(1);
+/// Slices taken together, as many as make at most `most` rows.
+fn table(exhibits: &WindowExhibits, shown: Option<&Latency>, middle: &dyn Fn(&Slice) -> f64, most: usize) -> Markup {
+    let each = exhibits.slices.len().div_ceil(most).max(1);
     let range = |group: &[Slice], of: fn(&Slice) -> Option<f64>| {
         let values = || group.iter().filter_map(of);
         let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
