@@ -72,7 +72,7 @@ fn vllm_is_what_vllm_accepted() {
 
 #[test]
 fn the_seeds_json_is_what_it_was() {
-    golden("seed", &made(&run(), ExportFormat::Seed, |cell, window| (cell, window) != (1, 0)));
+    golden("seed", &made(&run(), ExportFormat::Seed, |_, _| true));
 }
 
 #[test]
