@@ -186,7 +186,7 @@ proptest! {
                 6 => Answer::Unclear,
                 _ => Answer::Client("busy".to_owned()),
             };
-            let time_ms = (rng.next_u64() % 3 > 0).then_some(100.0 + (rng.next_u64() % 900) as f64);
+            let time_ms = (!rng.next_u64().is_multiple_of(3)).then_some(100.0 + (rng.next_u64() % 900) as f64);
             shown(answer, trial.load.unwrap_or(7.0) * 0.9, time_ms)
         });
         prop_assert!(trials.len() <= 40 && search.steps() as usize == trials.len());
@@ -375,7 +375,7 @@ fn a_server_that_is_still_filling_is_not_over_saturated() {
         let requests: Vec<(f64, f64)> = (0..2000)
             .map(|i| {
                 let due = f64::from(i) / per_s;
-                (due, due + if rng.next_u64() % 10 == 0 { 8.0 } else { 1.0 })
+                (due, due + if rng.next_u64().is_multiple_of(10) { 8.0 } else { 1.0 })
             })
             .collect();
         for until in 1..40 {
