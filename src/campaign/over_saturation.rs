@@ -90,7 +90,7 @@ mod tests {
         let mut watch = watch(100.0);
         (0..1_500).find_map(|tick| {
             let at_s = f64::from(tick) * 0.02;
-            let over = (served.min(100.0) * (at_s - 0.5)).max(0.0).min(2_000.0) as u64;
+            let over = (served.min(100.0) * (at_s - 0.5)).clamp(0.0, 2_000.0) as u64;
             watch.look(at_s, over, over.min(growth::FIRST)).map(|_| at_s)
         })
     }

@@ -80,7 +80,7 @@ fn a_load_that_is_too_much_ends_its_window() {
     let growth = &step["over_saturated"];
     assert!(growth["in_flight_to"].as_u64() > growth["in_flight_from"].as_u64(), "{step}");
     assert!(["over_saturated", "client"].contains(&step["answer"]["kind"].as_str().expect("a kind")), "{step}");
-    assert!(done.out.contains("over-saturated: from") && done.out.contains('>'), "{}", done.out);
+    assert!(done.out.contains("over-saturated: from"), "{}", done.out);
     place.assert_verifies();
 }
 
