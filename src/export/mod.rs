@@ -11,6 +11,8 @@ pub mod numpy;
 pub mod prometheus;
 pub mod published;
 pub mod seed;
+#[cfg(test)]
+mod specimens;
 pub mod terms;
 pub mod vllm;
 

@@ -444,3 +444,6 @@ pub fn terms(window: &MeasuredWindow) -> Vec<Term> {
         },
     ]
 }
+
+#[cfg(test)]
+mod tests;

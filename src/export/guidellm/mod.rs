@@ -708,3 +708,6 @@ pub fn terms(window: &MeasuredWindow) -> Vec<Term> {
         ),
     ]
 }
+
+#[cfg(test)]
+mod tests;
