@@ -159,13 +159,13 @@ fn texts_from_servers_are_no_formulas_in_csv() {
 
 #[test]
 fn a_histogram_log_holds_the_values() {
-    let files = made(&run(), ExportFormat::Hlog, |cell, window| (cell, window) == (0, 1));
+    let files = made(&run(), ExportFormat::Hlog, |cell, window| (cell, window) == (1, 0));
     let of = Campaign::of_directory(&run()).expect("a run");
-    let ttft = of.run.cells[0].windows[1].metrics.ttft.gross.as_ref().expect("ttft");
+    let ttft = of.run.cells[1].windows[0].metrics.ttft.gross.as_ref().expect("ttft");
     let mut found = 0;
     for entry in IntervalLogIterator::new(files["tarebench.hlog"].as_bytes()) {
         let LogEntry::Interval(interval) = entry.expect("a line") else { continue };
-        if interval.tag().expect("a tag").as_str().starts_with("cell0-ttft-gross") {
+        if interval.tag().expect("a tag").as_str().starts_with("cell1-ttft-gross") {
             let bytes = base64(interval.encoded_histogram());
             let histogram: Histogram<u64> = Deserializer::new().deserialize(&mut &bytes[..]).expect("a histogram");
             assert_eq!(histogram.len(), ttft.n);
