@@ -6,6 +6,7 @@ use super::server::Server;
 use super::{Cores, Voice, environment};
 use crate::analysis::definitions::wording::nominal;
 use crate::cli::Connection;
+use crate::lettering::legible;
 use crate::load_point::{ASSUMED_TOKENS_PER_S, Cell, OpenLoop};
 use crate::plan::Plan;
 use crate::reading::printable;
@@ -115,7 +116,7 @@ pub(super) fn announce(plan: &Plan, facts: &RunFacts<'_>, dir: &Path, voice: &Vo
         "server   {what}{} ({}), model {}{version}",
         server.target.base_url,
         server.target.address,
-        printable(&server.model, None)
+        legible(&printable(&server.model, None))
     ));
     if let Some(route) = &server.route {
         voice.say(format!("network  {}", route.words()));

@@ -526,13 +526,13 @@ pub fn without(text: &str, secrets: Option<&str>) -> String {
     lines.fold(text.to_owned(), |text, secret| text.replace(secret, "[key]"))
 }
 
-/// Words for a record: one line, of bounded length, without control characters, what turns the order of letters around, or the secret.
+/// Words for a record: one line, of bounded length, without control characters or the secret. What else would
+/// steer a reader stays: a record is compared with what was asked, and screens make it visible (`crate::lettering`).
 pub fn printable(words: &str, secret: Option<&str>) -> String {
     let clean = without(words, secret).replace(|c: char| c.is_control(), " ");
-    let clean = crate::lettering::legible(&clean);
     match clean.char_indices().nth(MAX_ERROR_CHARS) {
         Some((at, _)) => format!("{}...", &clean[..at]),
-        None => clean.into_owned(),
+        None => clean,
     }
 }
 

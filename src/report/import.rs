@@ -1,6 +1,7 @@
 //! Another tool's records, re-analysed, on a terminal.
 
 use crate::import::{Imported, Sample, Statistics};
+use crate::lettering::legible;
 use crate::reading::printable;
 use crate::report::quantity::{count, latency};
 
@@ -10,7 +11,7 @@ const SHOWN: [&str; 4] = ["p50", "p90", "p95", "p99"];
 pub fn render(imported: &Imported) -> String {
     let mut out = String::new();
     let mut say = |text: String| {
-        out.push_str(&printable(&text, None));
+        out.push_str(&legible(&printable(&text, None)));
         out.push('\n');
     };
     say(format!("{}   {}   sha256 {}", imported.file, imported.form, &imported.sha256[..12]));

@@ -736,7 +736,8 @@ impl Paper {
                 let gap = if place == 0 { between } else { " " };
                 let taken = lettering::width(&line) + if bare { 0 } else { gap.len() };
                 let fits = taken + lettering::width(&word) <= self.width;
-                if !fits && !line.trim().is_empty() && !(bare && line == rest) {
+                let holds_nothing = line.trim().is_empty() || (bare && line == rest);
+                if !fits && !holds_nothing {
                     self.line(tone, &line);
                     line = rest.to_string();
                 } else if !bare {
