@@ -16,7 +16,7 @@ const PLOT: Plot = Plot { left: 52.0, right: 530.0, top: 32.0, bottom: 252.0 };
 /// Values that carry the last published percentile, with some room behind it.
 const MOST_N: u64 = 2_000;
 /// Points nearer than this to the one before are not seen apart, px.
-const NEAR: f64 = 2.0;
+const NEAR: f64 = 3.0;
 
 /// A column: name, colour, class of its toggle.
 const COLUMNS: [(&str, usize, &str); 4] = [("gross", 2, "cg"), ("tare", 1, "ct"), ("net", 0, "cn"), ("due", 3, "cd")];
@@ -95,7 +95,7 @@ fn one(title: &str, of: &str, spread: &Spread, columns: [Option<&Distribution>; 
         let (name, colour, class) = COLUMNS[*i];
         let mut path: Vec<Option<(f64, f64)>> = Vec::new();
         for (at, (p, ms)) in points.iter().enumerate() {
-            let here = (x.px(*p), y.px(ms.max(floor)));
+            let here = (x.px(*p).round(), y.px(ms.max(floor)).round());
             let near =
                 path.last().copied().flatten().is_some_and(|(bx, by)| here.0 - bx < NEAR && (here.1 - by).abs() < NEAR);
             if !near || at + 1 == points.len() {

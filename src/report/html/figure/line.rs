@@ -139,7 +139,8 @@ fn beside(window: usize, of: usize) -> f64 {
 fn latencies(run: &RunJson, kind: &Kind<'_>, name: &str, metric: &str, pick: Pick) -> Markup {
     let x = x_axis(kind);
     let net_alone = name.ends_with(", net");
-    let (mut all, mut withheld, mut stood_in, mut columns, mut open) = (Vec::new(), BTreeMap::new(), 0, 0, 0);
+    let (mut all, mut stood_in, mut columns, mut open) = (Vec::new(), 0, 0, 0);
+    let mut withheld: BTreeMap<(&str, String), usize> = BTreeMap::new();
     for p in DRAWN {
         let mut points = Vec::new();
         for (at, load, windows) in &kind.loads {
@@ -155,7 +156,7 @@ fn latencies(run: &RunJson, kind: &Kind<'_>, name: &str, metric: &str, pick: Pic
                         let ends = bound.or(column.ci_ms.get(p).copied());
                         points.push(Point { load: *at, x: x.px(*at) + beside(i, windows.len()), ms, ends });
                     }
-                    _ => *withheld.entry((p, percentile(Some(column), p))).or_default() += 1_usize,
+                    _ => *withheld.entry((p, percentile(Some(column), p))).or_default() += 1,
                 }
             }
         }
