@@ -126,6 +126,9 @@ fn bars(title: &str, all: &[Bar<'_>]) -> Markup {
     let slowest = drawn.iter().max_by(|a, b| tail(a).total_cmp(&tail(b)));
     let quickest = drawn.iter().min_by(|a, b| tail(a).total_cmp(&tail(b)));
     let mut finding = match (slowest, quickest) {
+        (Some(slow), Some(quick)) if drawn.len() > 1 && tail(&slow) < 1.05 * tail(&quick) => {
+            format!("No difference above 5 % at {p}: {} to {}.", latency(tail(&quick)), latency(tail(&slow)))
+        }
         (Some(slow), Some(quick)) if drawn.len() > 1 && tail(&quick) > 0.0 => format!(
             "{} is the slowest: {} at {p}, {:.1} times that of {}.",
             slow.name,

@@ -279,7 +279,7 @@ fn band(canvas: &mut Canvas, series: usize, points: &[Point], kind: &Kind<'_>, x
 fn goes(p: &str, means: &[(f64, Option<f64>)], kind: &Kind<'_>) -> Option<String> {
     let mut known = means.iter().filter_map(|(at, ms)| ms.map(|ms| (*at, ms)));
     let first = known.next()?;
-    let Some(last) = known.last() else {
+    let Some(last) = known.next_back() else {
         return Some(format!("{p} is {} at {} {}", latency(first.1), nominal(first.0), foreign::plain(&kind.unit, 60)));
     };
     let change = match last.1 / first.1 {
