@@ -9,18 +9,18 @@ use crate::analysis::exhibits::{Mark, WindowExhibits};
 use crate::report::quantity::{between, count, fraction, latency, percent, percentile, rate};
 use crate::report::{arrivals, fitness, goals, intervals, lengths, server, steady, terminal};
 use crate::rundir::row::Outcome;
-use crate::rundir::run_json::{Cell, Distribution, Window};
+use crate::rundir::run_json::{Cell, Distribution, Verdict, VerdictKind, Window};
 
 const SHOWN: [&str; 5] = ["p50", "p90", "p95", "p99", "p999"];
 /// Metrics told where there are many windows.
-const IN_SHORT: [&str; 5] = ["ttft", "e2e", "gap", "stall", "tpot"];
+const IN_SHORT: [&str; 4] = ["ttft", "e2e", "gap", "tpot"];
 /// Sentences of a window; more are in the Markdown report.
 const MOST_SENTENCES: usize = 12;
 
 /// The section of a window.
 pub(super) fn section(cell: &Cell, window: &Window, drawn: &WindowExhibits, marks: &[Mark], detail: Detail) -> Markup {
     let cut = if window.interrupted { ", INTERRUPTED" } else { "" };
-    let verdicts = sentences(window);
+    let verdicts = sentences(window, detail);
     html! {
         section aria-label=(format!("Load {}, window {}", cell.cell, window.window)) {
             h3 id=(format!("c{}w{}", cell.cell, window.window)) { "Window " (window.window) (format!(" ({:.2} s{cut})", window.duration_s)) }
@@ -40,26 +40,36 @@ pub(super) fn section(cell: &Cell, window: &Window, drawn: &WindowExhibits, mark
             } @else {
                 div class="wide" { (figure::timeline(window, drawn, marks, detail)) (figure::heatmap(window, drawn, detail)) }
                 (figure::distributions(window, drawn))
-                (figure::by_class(window))
+                (figure::by_class(window, detail))
                 h4 { "Work" }
-                (work(window))
+                (work(window, detail))
                 (facts(window))
                 h4 { "The client" }
                 div class="wide" { (figure::health(window, drawn, detail)) }
                 (client(window))
-                h4 { "Steadiness and first requests" }
+                h4 { "Steadiness" @if detail == Detail::Fine { " and first requests" } }
                 p { (steady::line(window).replace("   ", "; ")) "." }
-                (tables::of_markdown(&steady::table(window).lines().collect::<Vec<_>>()))
-                (first_requests(window))
+                @if detail == Detail::Fine {
+                    (tables::of_markdown(&steady::table(window).lines().collect::<Vec<_>>()))
+                    (first_requests(window))
+                }
             }
         }
     }
 }
 
-fn sentences(window: &Window) -> Vec<String> {
+/// What a reader must know. That net has two ends is seen in its cells too: one word suffices where there are many
+/// windows.
+fn sentences(window: &Window, detail: Detail) -> Vec<String> {
     let mut all = fitness::withheld(window, true, usize::MAX);
     all.extend(fitness::flagged(window, usize::MAX));
-    for v in window.verdicts.iter().filter(|v| !fitness::is_of_gate(window, v)) {
+    let in_short = |v: &&Verdict| detail != Detail::Fine && v.kind == VerdictKind::Both;
+    let both = window.verdicts.iter().filter(in_short).count();
+    if both > 0 {
+        all.push(format!("{both} figures of net are known to lie between two moments only: a..b"));
+    }
+    let told = window.verdicts.iter().filter(|v| !in_short(v) && !fitness::is_of_gate(window, v));
+    for v in told {
         let percentile = v.percentile.as_deref().unwrap_or("*");
         let about: Vec<&str> =
             [v.metric.as_str(), v.column.as_str(), percentile].into_iter().filter(|part| *part != "*").collect();
@@ -130,7 +140,7 @@ fn with_interval(d: &Distribution, p: &str) -> Markup {
     html! { (percentile(Some(d), p)) @if let Some(ends) = intervals::interval(Some(d), p) { br; i { (ends) } } }
 }
 
-fn work(window: &Window) -> Markup {
+fn work(window: &Window, detail: Detail) -> Markup {
     let t = &window.throughput;
     let rows = [
         t.from_s.zip(t.to_s).map(|(from, to)| {
@@ -148,7 +158,12 @@ fn work(window: &Window) -> Markup {
                 tbody { @for (name, rates) in rows.iter().flatten() { tr { th scope="row" { (name) } @for per_s in rates { td { (rate(*per_s)) } } } } }
             }
         }
-        (tables::of_markdown(&if window.lengths.is_empty() { Vec::new() } else { lengths::tables(window) }.iter().map(String::as_str).collect::<Vec<_>>()))
+        @if !window.lengths.is_empty() {
+            @let all = lengths::tables(window);
+            // the second table tells by how much prompts are off
+            @let shown = all.iter().map(String::as_str).take_while(|line| detail == Detail::Fine || !line.is_empty());
+            (tables::of_markdown(&shown.collect::<Vec<_>>()))
+        }
     }
 }
 

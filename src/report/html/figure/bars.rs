@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::canvas::{Canvas, Plot};
-use super::{Figure, none, place};
+use super::{Detail, Figure, none, place};
 use crate::report::axis::{Axis, px, tick};
 use crate::report::html::foreign;
 use crate::report::intervals::interval;
@@ -33,8 +33,8 @@ fn honest<'a>(name: String, gross: Option<&'a Distribution>, net: Option<&'a Dis
     }
 }
 
-/// Time to first token and to the last one by class, time to first token by connection.
-pub(in crate::report::html) fn by_class(window: &Window) -> Markup {
+/// Time to first token and, where it is told finely, to the last one by class, time to first token by connection.
+pub(in crate::report::html) fn by_class(window: &Window, detail: Detail) -> Markup {
     let m = &window.metrics;
     let of = |gross: &'_ Option<Distribution>| {
         gross.as_ref().map(|d| d.per_class.keys().cloned().collect::<Vec<_>>()).unwrap_or_default()
@@ -70,7 +70,7 @@ pub(in crate::report::html) fn by_class(window: &Window) -> Markup {
     html! {
         div class="pair" {
             (bars("Time to first token by class of work", &first))
-            (bars("Time to last token by class of work", &total))
+            @if detail == Detail::Fine { (bars("Time to last token by class of work", &total)) }
             (bars("Time to first token by connection", &conn))
         }
     }
@@ -126,6 +126,9 @@ fn bars(title: &str, all: &[Bar<'_>]) -> Markup {
     let slowest = drawn.iter().max_by(|a, b| tail(a).total_cmp(&tail(b)));
     let quickest = drawn.iter().min_by(|a, b| tail(a).total_cmp(&tail(b)));
     let mut finding = match (slowest, quickest) {
+        (Some(slow), Some(quick)) if drawn.len() > 1 && tail(&slow) < 1.05 * tail(&quick) => {
+            format!("No difference above 5 % at {p}: {} to {}.", latency(tail(&quick)), latency(tail(&slow)))
+        }
         (Some(slow), Some(quick)) if drawn.len() > 1 && tail(&quick) > 0.0 => format!(
             "{} is the slowest: {} at {p}, {:.1} times that of {}.",
             slow.name,

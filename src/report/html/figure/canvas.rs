@@ -47,6 +47,16 @@ impl Canvas {
         put!(self, "<text class=\"{class}\" x=\"{}\" y=\"{}\">{}</text>", px(x), px(y), escaped(words));
     }
 
+    /// Words of one kind, each at its place.
+    fn texts(&mut self, class: &str, all: impl Iterator<Item = (f64, f64, String)>) {
+        let words =
+            all.map(|(x, y, words)| format!("<text x=\"{}\" y=\"{}\">{}</text>", px(x), px(y), escaped(&words)));
+        let words: String = words.collect();
+        if !words.is_empty() {
+            put!(self, "<g class=\"{class}\">{words}</g>");
+        }
+    }
+
     pub(super) fn path(&mut self, class: &str, d: &str) {
         if !d.is_empty() {
             put!(self, "<path class=\"{class}\" d=\"{d}\"/>");
@@ -64,9 +74,7 @@ impl Canvas {
         let lines: String =
             ticks.iter().map(|v| format!("M{} {}H{}", px(plot.left), px(axis.px(*v)), px(plot.right))).collect();
         self.path("g", &lines);
-        for v in ticks {
-            self.text(plot.left - 6.0, axis.px(v) + 4.0, "s e", &tick(v));
-        }
+        self.texts("s e", ticks.into_iter().map(|v| (plot.left - 6.0, axis.px(v) + 4.0, tick(v))));
         self.text(0.0, plot.top - 10.0, "s", title);
     }
 
@@ -74,6 +82,7 @@ impl Canvas {
     pub(super) fn x_labels(&mut self, plot: &Plot, labels: &[(f64, String)], title: &str) {
         let mut strokes = format!("M{} {}H{}", px(plot.left), px(plot.bottom), px(plot.right));
         let mut taken = f64::NEG_INFINITY;
+        let mut shown = Vec::new();
         for (at, words) in labels {
             let half = words.chars().count() as f64 * 3.6;
             if at - half < taken {
@@ -81,8 +90,9 @@ impl Canvas {
             }
             taken = at + half + 6.0;
             let _ = write!(strokes, "M{} {}v5", px(*at), px(plot.bottom));
-            self.text(*at, plot.bottom + 18.0, "s m", words);
+            shown.push((*at, plot.bottom + 18.0, words.clone()));
         }
+        self.texts("s m", shown.into_iter());
         self.path("ax", &strokes);
         if !title.is_empty() {
             self.text(plot.right, plot.bottom + 36.0, "s e", title);

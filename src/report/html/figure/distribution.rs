@@ -16,7 +16,7 @@ const PLOT: Plot = Plot { left: 52.0, right: 530.0, top: 32.0, bottom: 252.0 };
 /// Values that carry the last published percentile, with some room behind it.
 const MOST_N: u64 = 2_000;
 /// Points nearer than this to the one before are not seen apart, px.
-const NEAR: f64 = 2.0;
+const NEAR: f64 = 3.0;
 
 /// A column: name, colour, class of its toggle.
 const COLUMNS: [(&str, usize, &str); 4] = [("gross", 2, "cg"), ("tare", 1, "ct"), ("net", 0, "cn"), ("due", 3, "cd")];
@@ -95,7 +95,7 @@ fn one(title: &str, of: &str, spread: &Spread, columns: [Option<&Distribution>; 
         let (name, colour, class) = COLUMNS[*i];
         let mut path: Vec<Option<(f64, f64)>> = Vec::new();
         for (at, (p, ms)) in points.iter().enumerate() {
-            let here = (x.px(*p), y.px(ms.max(floor)));
+            let here = (x.px(*p).round(), y.px(ms.max(floor)).round());
             let near =
                 path.last().copied().flatten().is_some_and(|(bx, by)| here.0 - bx < NEAR && (here.1 - by).abs() < NEAR);
             if !near || at + 1 == points.len() {
@@ -107,7 +107,7 @@ fn one(title: &str, of: &str, spread: &Spread, columns: [Option<&Distribution>; 
         if let Some(at) = max {
             canvas.marks(colour, class, std::iter::once((PLOT.right, at)));
         }
-        let last = path.last().copied().flatten().map(|(lx, ly)| (lx, ly));
+        let last = path.last().copied().flatten();
         let end = max.map(|at| (PLOT.right, at)).or(last);
         ends.extend(end.map(|(ex, ey)| (colour, class, ex, ey, name.to_owned())));
     }
@@ -132,17 +132,15 @@ fn one(title: &str, of: &str, spread: &Spread, columns: [Option<&Distribution>; 
     if let Some((p, tare)) = columns[1].and_then(|c| Some(("p99", c.p99_ms?)).or(Some(("p50", c.p50_ms?)))) {
         finding.push_str(&format!(" The harness's own share was {} at {p}.", latency(tare)));
     }
-    for (i, column) in columns.iter().enumerate() {
-        if column.is_some_and(|c| c.n > 0 && c.p50_ms.is_none()) {
-            finding.push_str(&format!(" {} is withheld and not drawn.", COLUMNS[i].0));
-        }
+    let is_withheld = |c: &Option<&Distribution>| c.is_some_and(|c| c.n > 0 && c.p50_ms.is_none());
+    let withheld: Vec<&str> = (0..4).filter(|i| is_withheld(&columns[*i])).map(|i| COLUMNS[i].0).collect();
+    if !withheld.is_empty() {
+        finding.push_str(&format!(" Withheld and not drawn: {}.", withheld.join(", ")));
     }
     if columns[2].is_some_and(|net| PUBLISHED.iter().any(|p| stamps_bound(net, p.name).is_some())) {
         finding.push_str(" Net is drawn at its upper end where the stamps leave it open; the table has both ends.");
     }
-    finding.push_str(
-        " A curve ends at the last percentile that its number of values allows, a mark is the largest value.",
-    );
+    finding.push_str(" A curve ends at the last percentile that is published, a mark is the largest value.");
     let table = html! {
         table {
             thead { tr { th scope="col" { "percentile" } @for (i, ..) in &drawn { th scope="col" class=(COLUMNS[*i].2) { (COLUMNS[*i].0) } } } }

@@ -19,7 +19,7 @@ const SHADES: usize = 6;
 /// Rows of the table, fine and coarse.
 const MOST_ROWS: (usize, usize) = (24, 8);
 /// Columns of the picture.
-const MOST_COLUMNS: (usize, usize) = (120, 40);
+const MOST_COLUMNS: (usize, usize) = (120, 36);
 
 /// The picture; gaps are gross, and where that is withheld there is none.
 pub(in crate::report::html) fn heatmap(window: &Window, exhibits: &WindowExhibits, detail: Detail) -> Markup {

@@ -139,7 +139,8 @@ fn beside(window: usize, of: usize) -> f64 {
 fn latencies(run: &RunJson, kind: &Kind<'_>, name: &str, metric: &str, pick: Pick) -> Markup {
     let x = x_axis(kind);
     let net_alone = name.ends_with(", net");
-    let (mut all, mut withheld, mut stood_in, mut columns, mut open) = (Vec::new(), BTreeMap::<_, usize>::new(), 0, 0, 0);
+    let (mut all, mut stood_in, mut columns, mut open) = (Vec::new(), 0, 0, 0);
+    let mut withheld: BTreeMap<(&str, String), usize> = BTreeMap::new();
     for p in DRAWN {
         let mut points = Vec::new();
         for (at, load, windows) in &kind.loads {
@@ -278,7 +279,7 @@ fn band(canvas: &mut Canvas, series: usize, points: &[Point], kind: &Kind<'_>, x
 fn goes(p: &str, means: &[(f64, Option<f64>)], kind: &Kind<'_>) -> Option<String> {
     let mut known = means.iter().filter_map(|(at, ms)| ms.map(|ms| (*at, ms)));
     let first = known.next()?;
-    let Some(last) = known.last() else {
+    let Some(last) = known.next_back() else {
         return Some(format!("{p} is {} at {} {}", latency(first.1), nominal(first.0), foreign::plain(&kind.unit, 60)));
     };
     let change = match last.1 / first.1 {
