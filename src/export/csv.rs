@@ -21,7 +21,7 @@ use super::measured::{Campaign, MeasuredWindow};
 use super::{Exported, Exporter, marks, published};
 use crate::analysis::definitions::{self, Columns, Net};
 use crate::rundir::row::{Outcome, Phase, Row, Stamp, StampSource, TokensSource};
-use crate::rundir::run_json::{Distribution, VerdictKind};
+use crate::rundir::run_json::{Distribution, VerdictKind, Window};
 use crate::rundir::window::WindowRow;
 
 /// The format.
@@ -330,79 +330,101 @@ const WINDOW_COLUMNS: [&str; 14] = [
     "mark",
 ];
 
+/// One figure of `windows.csv`.
+struct Figure {
+    metric: String,
+    column: &'static str,
+    statistic: String,
+    value: Option<f64>,
+    ci: Option<[f64; 2]>,
+    mark: String,
+}
+
 fn figures(of: &Campaign, bounds: &WindowRow, table: &mut Table) -> anyhow::Result<()> {
     let Some(window) = of.published(bounds) else { return Ok(()) };
     let valid = marks::is_valid(&of.run, bounds.cell, bounds.window);
     let load = serde_json::to_value(&bounds.load)?;
-    let mut line =
-        |metric: &str, column: &str, statistic: &str, value: Option<f64>, ci: [Option<f64>; 2], mark: &str| {
-            table.line([
-                text(&bounds.run),
-                bounds.cell.to_string(),
-                bounds.window.to_string(),
-                valid.to_string(),
-                load.get("model").and_then(|model| model.as_str()).unwrap_or_default().to_owned(),
-                number(bounds.load.concurrency),
-                number(bounds.load.rate),
-                text(metric),
-                text(column),
-                text(statistic),
-                number(value),
-                number(ci[0]),
-                number(ci[1]),
-                text(mark),
-            ])
-        };
-    let why = |metric: &str, column: &str, percentile: &str| {
-        let speaks = |of: &str, name: &str| of == name || of == "*";
-        let verdicts = window.verdicts.iter().filter(|verdict| {
-            verdict.kind == VerdictKind::Withheld
-                && speaks(&verdict.metric, metric)
-                && speaks(&verdict.column, column)
-                && verdict.percentile.as_deref().is_none_or(|name| name == percentile)
-        });
-        verdicts.map(|verdict| verdict.text.clone()).collect::<Vec<_>>().join("; ")
-    };
-    for figure in published::figures(window)? {
-        line(&figure.metric, "", &figure.name, figure.value, [None; 2], "")?;
-    }
-    let one = |metric: &str,
-               column: &str,
-               of: &Distribution,
-               line: &mut dyn FnMut(&str, Option<f64>, [Option<f64>; 2], &str) -> anyhow::Result<()>| {
-        line("n", Some(of.n as f64), [None; 2], "")?;
-        for (name, value) in
-            [("mean_ms", of.mean_ms), ("sd_ms", of.sd_ms), ("min_ms", of.min_ms), ("max_ms", of.max_ms)]
-        {
-            line(name, value, [None; 2], if value.is_none() { "withheld" } else { "" })?;
-        }
-        for known in published::percentiles(of) {
-            let ci = known.ci.map_or([None; 2], |ci| ci.map(Some));
-            let mark = match (known.value, known.ci) {
-                (Some(_), Some(_)) => String::new(),
-                (Some(_), None) => "n too small for an interval".into(),
-                (None, _) => match why(metric, column, known.name) {
-                    none if none.is_empty() => "n too small".into(),
-                    why => format!("withheld: {why}"),
-                },
-            };
-            line(&format!("{}_ms", known.name), known.value, ci, &mark)?;
-            for (end, value) in [("lo", known.lo), ("hi", known.hi)] {
-                if value.is_some() {
-                    line(&format!("{}_{end}_ms", known.name), value, [None; 2], "")?;
-                }
-            }
-        }
-        Ok::<(), anyhow::Error>(())
-    };
+    let model = load.get("model").and_then(|model| model.as_str()).unwrap_or_default();
+    let plain = published::figures(window)?.into_iter().map(|figure| Figure {
+        metric: figure.metric,
+        column: "",
+        statistic: figure.name,
+        value: figure.value,
+        ci: None,
+        mark: String::new(),
+    });
+    let mut found: Vec<Figure> = plain.collect();
     for (metric, column, of) in published::distributions(&window.metrics) {
-        one(metric, column, of, &mut |statistic, value, ci, mark| line(metric, column, statistic, value, ci, mark))?;
+        found.extend(of_distribution(window, metric, column, of));
         for (class, of) in &of.per_class {
-            let name = format!("{metric}/{class}");
-            one(&name, column, of, &mut |statistic, value, ci, mark| line(&name, column, statistic, value, ci, mark))?;
+            found.extend(of_distribution(window, &format!("{metric}/{class}"), column, of));
         }
+    }
+    for figure in found {
+        table.line([
+            text(&bounds.run),
+            bounds.cell.to_string(),
+            bounds.window.to_string(),
+            valid.to_string(),
+            model.to_owned(),
+            number(bounds.load.concurrency),
+            number(bounds.load.rate),
+            text(&figure.metric),
+            text(figure.column),
+            text(&figure.statistic),
+            number(figure.value),
+            number(figure.ci.map(|[lo, _]| lo)),
+            number(figure.ci.map(|[_, hi]| hi)),
+            text(&figure.mark),
+        ])?;
     }
     Ok(())
+}
+
+fn of_distribution(window: &Window, metric: &str, column: &'static str, of: &Distribution) -> Vec<Figure> {
+    let figure = |statistic: String, value, ci, mark: String| Figure {
+        metric: metric.to_owned(),
+        column,
+        statistic,
+        value,
+        ci,
+        mark,
+    };
+    let mut found = vec![figure("n".into(), Some(of.n as f64), None, String::new())];
+    for (name, value) in [("mean_ms", of.mean_ms), ("sd_ms", of.sd_ms), ("min_ms", of.min_ms), ("max_ms", of.max_ms)] {
+        let mark = if value.is_none() { "withheld, or n too small" } else { "" };
+        found.push(figure(name.into(), value, None, mark.into()));
+    }
+    for known in published::percentiles(of) {
+        let mark = match (known.value, known.ci) {
+            (Some(_), Some(_)) => String::new(),
+            (Some(_), None) => "n too small for an interval".into(),
+            (None, _) => match why(window, metric, column, known.name) {
+                none if none.is_empty() => "n too small".into(),
+                why => format!("withheld: {why}"),
+            },
+        };
+        found.push(figure(format!("{}_ms", known.name), known.value, known.ci, mark));
+        for (end, value) in [("lo", known.lo), ("hi", known.hi)] {
+            if value.is_some() {
+                found.push(figure(format!("{}_{end}_ms", known.name), value, None, String::new()));
+            }
+        }
+    }
+    found
+}
+
+/// Why a percentile is withheld; empty where nothing withholds it.
+fn why(window: &Window, metric: &str, column: &str, percentile: &str) -> String {
+    let speaks = |of: &str, name: &str| of == name || of == "*";
+    let verdicts = window.verdicts.iter().filter(|verdict| {
+        verdict.kind == VerdictKind::Withheld
+            && speaks(&verdict.metric, metric)
+            && speaks(&verdict.column, column)
+            && verdict.percentile.as_deref().is_none_or(|name| name == percentile)
+    });
+    let texts = verdicts.map(|verdict| verdict.text.strip_prefix("withheld: ").unwrap_or(&verdict.text).to_owned());
+    texts.collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]

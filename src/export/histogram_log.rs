@@ -11,7 +11,7 @@
 //! - **Marks.** A column of which `run.json` withholds something is under a tag that ends in `-withheld`, so that no plot mixes
 //!   it with the others; comments say why, and that histograms give p99.9 of however few values.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::Context;
 use hdrhistogram::Histogram;
@@ -44,7 +44,8 @@ impl Exporter for Format {
 
     fn finish(&mut self, of: &Campaign) -> anyhow::Result<Vec<Exported>> {
         self.windows.sort_by_key(|(opened, _)| *opened);
-        let start = UNIX_EPOCH + Duration::from_nanos(of.started_wall_ns);
+        // as the builder writes them, which takes them from the system's clock only
+        let start = format!("{:.3} (seconds since epoch)]", of.started_wall_ns as f64 / 1e9);
         let mut head = Vec::new();
         IntervalLogWriterBuilder::new()
             .add_comment(&format!(
@@ -53,8 +54,8 @@ impl Exporter for Format {
                 of.run.run_id.as_deref().map(clean).unwrap_or_default()
             ))
             .add_comment("[values are ns; tags are load point, metric, column; intervals are windows]")
-            .with_start_time(start)
-            .with_base_time(start)
+            .add_comment(&format!("[StartTime: {start}"))
+            .add_comment(&format!("[BaseTime: {start}"))
             .with_max_value_divisor(PER_MS)
             .begin_log_with(&mut head, &mut V2DeflateSerializer::new())?;
         let mut text = String::from_utf8(head)?;
