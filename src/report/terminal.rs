@@ -3,7 +3,9 @@
 use crate::lettering::{self, legible};
 use crate::report::quantity::{between, count, fraction, latency, percent, percentile, rate};
 use crate::report::{arrivals, curves, failure, fitness, goals, intervals, lengths, overview, server, steady};
-use crate::rundir::run_json::{Cell, Distribution, Requests, RunJson, Throughput, Verdict, VerdictKind, Window};
+use crate::rundir::run_json::{
+    Cell, Distribution, Requests, RunJson, ServerActivity, Throughput, Verdict, VerdictKind, Window,
+};
 use crate::rundir::window::{Load, LoadModel};
 
 /// Widest line.
@@ -304,6 +306,11 @@ impl Paper {
             worst.map_or_else(String::new, |share| format!("   busiest worker, worst 5 s {}", fraction(Some(share))));
         let cpu = fraction(window.client.cpu_per_wall);
         self.entry(Tone::Plain, "client", &format!("CPU {cpu} per wall{worst}   gates {}", fitness::counts(window)));
+        // somebody else's requests, or a server that began anew
+        let odd = |s: &ServerActivity| s.requests_beyond_ours.is_some_and(|n| n > 0) || !s.resets.is_empty();
+        if let Some(words) = window.server.as_ref().filter(|s| odd(s)).map(server::words).filter(|w| !w.is_empty()) {
+            self.entry(Tone::Alarm, "server", &words);
+        }
         if steady::is_remarkable(window) {
             self.entry(Tone::Alarm, "steady", &steady::line(window));
         }

@@ -84,7 +84,9 @@ fn the_counters_of_the_mock_are_those_of_the_load() {
     assert_eq!(plan["environment"]["server"]["facts"]["engine"]["value"], "tarebench-mock");
     let report = std::fs::read_to_string(place.dir.join("report.md")).expect("a report");
     assert!(report.contains("| server-metrics.jsonl |") && report.contains("Server, by its own counters"), "{report}");
-    assert!(done.out.contains("23 requests finished, 23 sent"), "{}", done.out);
+    let told = tarebench(&["report", place.out(), "--details"]).out;
+    assert!(told.contains("23 requests finished, 23 sent"), "{told}");
+    assert!(!done.out.contains("requests finished"), "in short only what is odd is told: {}", done.out);
     assert!(done.err.contains("metrics  http://127.0.0.1:"), "{}", done.err);
 }
 
