@@ -256,7 +256,7 @@ mod tests {
     use crate::analysis::specimen::{MS, Specimen, failed, request, shift_answer, window};
     use crate::analysis::summary::{summarise, to_json};
     use crate::disclosure::directory::Disclosed;
-    use crate::report::markdown;
+    use crate::report::{html, markdown};
     use crate::rundir::mark::{self, MarkOutcome, MarkRow};
     use crate::rundir::row::{Outcome, Row};
     use crate::rundir::run_json::{Failure, RunJson, Touched};
@@ -316,6 +316,7 @@ mod tests {
         let disclosed = Disclosed::of_run(dir, &run, None).unwrap();
         fs::write(dir.join("boxes.json"), disclosed.boxes.to_json().unwrap()).unwrap();
         fs::write(dir.join("report.md"), markdown::render(&run, &disclosed)).unwrap();
+        fs::write(dir.join("report.html"), html::of_directory(dir, &run, &disclosed).unwrap()).unwrap();
         run
     }
 
@@ -340,7 +341,9 @@ mod tests {
         let mark = &found.marks[0];
         assert_eq!((mark.degraded, mark.started_s, mark.ended_s), (Some(true), Some(20.0), Some(25.0)));
         let told: Vec<_> = mark.effects.iter().map(|e| (e.degraded_s, e.recovery.map(|r| r.at_s))).collect();
-        assert_eq!(told[1..3], [(Some([0.0, 0.1]), Some(5.0)); 2], "ok requests and tokens");
+        assert_eq!(told[1], (Some([0.0, 0.1]), Some(5.0)), "ok requests");
+        // a token of the backlog comes within the last slice of the hole
+        assert_eq!(told[2], (Some([0.0, 0.1]), Some(4.9)), "tokens");
         assert_eq!(told[0], (Some([0.0, 0.1]), Some(5.0)), "those within 100 ms");
         assert_eq!(mark.effects[1].worst, Some(0.0));
         let ttft = &mark.effects[3];
@@ -370,7 +373,8 @@ mod tests {
         let found = verify(dir.path()).unwrap_err().to_string();
         assert!(found.contains("failure.marks[0].ended_s: stored 25.0, recomputed 25.1"), "{found}");
         fs::remove_file(&path).unwrap();
-        assert!(verify(dir.path()).unwrap_err().to_string().contains("failure"));
+        let found = verify(dir.path()).unwrap_err().to_string();
+        assert!(found.contains("failure") || found.contains(mark::FILE), "{found}");
         fs::write(&path, text).unwrap();
         verify(dir.path()).unwrap();
         let run = dir.path().join("run.json");

@@ -385,6 +385,7 @@ fn the_verifier_shares_no_code_with_the_writer() {
         // the form of the goals in plan.json
         "crate::goals",
         "crate::rundir::row",
+        "crate::rundir::mark",
         "crate::rundir::chain",
         "crate::report::{html, markdown}",
     ];

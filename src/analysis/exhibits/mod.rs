@@ -18,7 +18,8 @@ use std::path::Path;
 use crate::analysis::definitions::{self, seconds};
 use crate::analysis::summary::SummaryError;
 use crate::analysis::summary::client::Health;
-use crate::analysis::summary::raw_files::{read_health, read_rows, read_scrapes, read_windows};
+use crate::analysis::summary::raw_files::{read_health, read_marks, read_rows, read_scrapes, read_windows};
+use crate::rundir::mark::MarkRow;
 use crate::rundir::row::{Outcome, Phase, Row};
 use crate::rundir::scrape::ScrapeRow;
 use crate::rundir::window::WindowRow;
@@ -36,8 +37,7 @@ pub const GAP_ROWS: usize = 24;
 pub struct Exhibits {
     /// In the order of `windows.jsonl`, which is that of time.
     pub windows: Vec<WindowExhibits>,
-    /// What was done to the server or the client on purpose, in order of time; in s from the campaign's start. Nothing
-    /// writes such events into a run directory yet: always empty.
+    /// What was done to the server or the client on purpose, in order of time; in s from the campaign's start.
     pub marks: Vec<Mark>,
 }
 
@@ -194,7 +194,9 @@ impl Exhibits {
             gathered.take(&row);
             Ok(())
         })?;
-        Ok(Exhibits { windows: gathered.finish(), marks: Vec::new() })
+        let (marks, _) = read_marks(dir)?;
+        let mark = |row: MarkRow| Some(Mark { at_s: row.started? as f64 / 1e9, text: row.text });
+        Ok(Exhibits { windows: gathered.finish(), marks: marks.into_iter().filter_map(mark).collect() })
     }
 
     /// One window: load points take turns, so that the order here, of time, is not that of `run.json`.

@@ -90,7 +90,7 @@ pub(in crate::analysis) fn read_scrapes(dir: &Path) -> Result<(Vec<ScrapeRow>, O
 }
 
 /// What was done on purpose; none where no file of it is.
-pub(super) fn read_marks(dir: &Path) -> Result<(Vec<MarkRow>, Option<u64>), SummaryError> {
+pub(in crate::analysis) fn read_marks(dir: &Path) -> Result<(Vec<MarkRow>, Option<u64>), SummaryError> {
     match dir.join(mark::FILE).try_exists() {
         Ok(false) => Ok((Vec::new(), None)),
         _ => read_lines(dir, mark::FILE),
