@@ -1,5 +1,5 @@
 //! Whether the client is fit to measure, as far as the samples of its threads tell while a window runs: the gates of
-//! [`rules`](crate::analysis::definitions::rules) on what has come so far.
+//! [`rules`] on what has come so far.
 
 use crate::analysis::definitions::gates::Gate;
 use crate::analysis::definitions::rules;

@@ -306,7 +306,7 @@ impl Measured {
     }
 
     fn all(&self) -> impl Iterator<Item = &Request> {
-        self.lists().into_iter().map(|(_, list)| list).flatten()
+        self.lists().into_iter().flat_map(|(_, list)| list)
     }
 
     fn lists(&self) -> [(&'static str, &[Request]); 3] {
