@@ -19,6 +19,9 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
+# this file has the name of the package that it asks
+sys.path.pop(0)
+
 PINNED = "0.8.1"
 
 
