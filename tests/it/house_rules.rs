@@ -423,6 +423,7 @@ fn the_verifier_stands_alone(s: &Source) -> Vec<String> {
         "crate::analysis::percentiles",
         "crate::analysis::statistics",
         "crate::rundir::row",
+        "crate::rundir::mark",
         "crate::rundir::chain",
         // the reports are rendered again and compared
         "crate::report::markdown",
