@@ -301,6 +301,7 @@ impl Paper {
         }
         self.rates(window);
         self.goals(window);
+        self.failure(window);
         let worst = window.client.workers.iter().filter_map(|w| w.worst_5s).reduce(f64::max);
         let worst =
             worst.map_or_else(String::new, |share| format!("   busiest worker, worst 5 s {}", fraction(Some(share))));

@@ -256,7 +256,7 @@ mod tests {
     use crate::analysis::specimen::{MS, Specimen, failed, request, shift_answer, window};
     use crate::analysis::summary::{summarise, to_json};
     use crate::disclosure::directory::Disclosed;
-    use crate::report::{html, markdown};
+    use crate::report::{html, markdown, terminal};
     use crate::rundir::mark::{self, MarkOutcome, MarkRow};
     use crate::rundir::row::{Outcome, Row};
     use crate::rundir::run_json::{Failure, RunJson, Touched};
@@ -361,6 +361,10 @@ mod tests {
         let report = fs::read_to_string(dir.path().join("report.md")).unwrap();
         assert!(report.contains("FAILURE (done on purpose):") && report.contains("RECOVERED after 5."), "{report}");
         assert!(report.contains("ON PURPOSE in every window: node loss at 20 s"), "box 9");
+        let short = terminal::render(&run, terminal::WIDEST, false);
+        assert!(short.contains("FAILURE  ") && short.contains("RECOVERED after 5."), "{short}");
+        let page = fs::read_to_string(dir.path().join("report.html")).unwrap();
+        assert!(page.contains("done on purpose: ") && page.contains("RECOVERED after 5."), "the page tells it too");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::{figure, foreign, tables};
 use crate::analysis::definitions::rules::GateState;
 use crate::analysis::exhibits::{Mark, WindowExhibits};
 use crate::report::quantity::{between, count, fraction, latency, percent, percentile, rate};
-use crate::report::{arrivals, fitness, goals, intervals, lengths, server, steady, terminal};
+use crate::report::{arrivals, failure, fitness, goals, intervals, lengths, server, steady, terminal};
 use crate::rundir::row::Outcome;
 use crate::rundir::run_json::{Cell, Distribution, Verdict, VerdictKind, Window};
 
@@ -212,6 +212,8 @@ fn facts(window: &Window) -> Markup {
     }
     lines.extend(lengths::remarks(window));
     lines.extend(window.goals.iter().flat_map(goals::sentences).map(|(text, _)| format!("goal: {text}")));
+    let on_purpose = window.failure.iter().flat_map(failure::sentences);
+    lines.extend(on_purpose.map(|sentence| format!("done on purpose: {}", sentence.text)));
     if let Some(found) = &window.server {
         let words = server::words(found);
         let words = if words.is_empty() { "nothing of what is known here".to_owned() } else { words };
