@@ -142,6 +142,7 @@ fn request(cell: u32, trace_id: u64, tokens: u64, slots: &mut [u64; SLOTS], draw
         begins: None,
         prompt_sha256: format!("{trace_id:064x}"),
         stamps: StampSource::Kernel,
+        session: None,
     }
 }
 
@@ -150,7 +151,13 @@ fn window(cell: u32, opened: u64, closed: u64, rows: u64, chain: &Chain) -> Wind
         run: "many-events".into(),
         cell,
         window: 0,
-        load: Load { model: LoadModel::Closed, concurrency: Some(SLOTS as u32), rate: None, arrivals: None },
+        load: Load {
+            model: LoadModel::Closed,
+            concurrency: Some(SLOTS as u32),
+            rate: None,
+            arrivals: None,
+            sessions: None,
+        },
         opened,
         closed,
         planned: rows,

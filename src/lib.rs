@@ -26,7 +26,9 @@ pub mod reading;
 pub mod report;
 pub mod rundir;
 pub mod saturate;
+
 pub mod schemas;
+pub mod session_load;
 pub mod shard;
 pub mod target;
 pub mod tokenizer;

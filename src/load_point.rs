@@ -3,6 +3,7 @@
 
 use crate::arrivals;
 use crate::rundir::window::{self, LoadModel};
+use crate::session_load::{SessionLoad, Start};
 use crate::shard::Shard;
 use crate::trace::replay::Replay;
 use crate::workload::{hex, nonce};
@@ -37,6 +38,8 @@ pub enum Cell {
     Open(OpenLoop),
     /// Requests start at captured times.
     Trace(Replay),
+    /// Requests are turns of sessions: each but the first needs the reply before.
+    Sessions(SessionLoad),
 }
 
 /// An open-loop load point. Each of its windows has the same schedule.
@@ -157,6 +160,7 @@ impl Cell {
             Cell::Closed { concurrency } => *concurrency,
             Cell::Open(open) => open.slots,
             Cell::Trace(replay) => replay.slots,
+            Cell::Sessions(load) => load.slots,
         }
     }
 
@@ -166,6 +170,7 @@ impl Cell {
             Cell::Closed { concurrency } => *concurrency,
             Cell::Open(open) => open.opened_ahead,
             Cell::Trace(replay) => replay.opened_ahead,
+            Cell::Sessions(load) => load.opened_ahead,
         }
     }
 
@@ -180,6 +185,7 @@ impl Cell {
                 second.clamp(SPARE_REQUESTS, MOST_READY).min(open.requests as usize)
             }
             Cell::Trace(replay) => replay.supply_depth(),
+            Cell::Sessions(load) => load.slots as usize + SPARE_REQUESTS,
         }
     }
 
@@ -187,28 +193,35 @@ impl Cell {
     pub fn load(&self) -> worker::Load {
         match self {
             Cell::Closed { .. } => worker::Load::Closed,
-            Cell::Open(_) | Cell::Trace(_) => worker::Load::Open,
+            Cell::Open(_) | Cell::Trace(_) | Cell::Sessions(_) => worker::Load::Open,
         }
     }
 
     /// The load as windows record it.
     pub fn recorded(&self) -> window::Load {
         match self {
-            Cell::Closed { concurrency } => {
-                window::Load { model: LoadModel::Closed, concurrency: Some(*concurrency), rate: None, arrivals: None }
-            }
+            Cell::Closed { concurrency } => window::Load {
+                model: LoadModel::Closed,
+                concurrency: Some(*concurrency),
+                rate: None,
+                arrivals: None,
+                sessions: None,
+            },
             Cell::Open(open) => window::Load {
                 model: LoadModel::Open,
                 concurrency: open.concurrency,
                 rate: open.rate,
                 arrivals: open.course.clone(),
+                sessions: None,
             },
             Cell::Trace(replay) => window::Load {
                 model: LoadModel::Trace,
                 concurrency: replay.concurrency,
                 rate: replay.rate,
                 arrivals: replay.shard.map(Shard::words),
+                sessions: None,
             },
+            Cell::Sessions(load) => load.recorded(),
         }
     }
 
@@ -218,6 +231,7 @@ impl Cell {
             Cell::Closed { .. } => None,
             Cell::Open(open) => Some(open.requests),
             Cell::Trace(replay) => Some(replay.requests),
+            Cell::Sessions(load) => Some(load.requests),
         }
     }
 
@@ -227,6 +241,10 @@ impl Cell {
             Cell::Closed { .. } => None,
             Cell::Open(open) => Some(&open.schedule_hash),
             Cell::Trace(replay) => Some(&replay.schedule_hash),
+            Cell::Sessions(load) => match &load.start {
+                Start::Users { .. } => None,
+                Start::Arrivals(open) => Some(&open.schedule_hash),
+            },
         }
     }
 }

@@ -88,6 +88,7 @@ pub(crate) fn request(trace_id: u64, due: u64) -> Row {
         begins: None,
         prompt_sha256: "0".repeat(64),
         stamps: StampSource::Kernel,
+        session: None,
     }
 }
 
@@ -107,7 +108,7 @@ pub(crate) fn window(cell: u32, window: u32, opened: u64, closed: u64) -> Window
         run: "r1".into(),
         cell,
         window,
-        load: Load { model: LoadModel::Closed, concurrency: Some(1), rate: None, arrivals: None },
+        load: Load { model: LoadModel::Closed, concurrency: Some(1), rate: None, arrivals: None, sessions: None },
         opened,
         closed,
         planned: 0,

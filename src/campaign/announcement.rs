@@ -225,7 +225,7 @@ fn load(plan: &Plan) -> Vec<String> {
     let reuse = plan.connection == Connection::Reuse;
     for cell in &plan.cells {
         match cell {
-            Cell::Closed { .. } => {}
+            Cell::Closed { .. } | Cell::Sessions(_) => {}
             Cell::Open(open) => lines.push(format!("         {}", open_load(open, reuse))),
             Cell::Trace(replay) => lines.push(format!("         {}", replayed_load(replay, reuse))),
         }
@@ -296,6 +296,7 @@ fn estimated_s(plan: &Plan, cell: &Cell, mean_out: f64) -> f64 {
     f64::from(plan.windows)
         * match cell {
             Cell::Closed { concurrency } => busy_s(plan.drop + plan.num_prompts, *concurrency).max(plan.min_duration_s),
+            Cell::Sessions(load) => busy_s(load.requests, load.slots).max(plan.min_duration_s),
             Cell::Open(open) => (open.last_due_s + reply_s).max(busy_s(open.requests, open.slots)),
             Cell::Trace(replay) => (replay.last_due_s + reply_s).max(busy_s(replay.requests, replay.slots)),
         }

@@ -136,7 +136,7 @@ impl Feeder<'_> {
     /// Trace id, shape and due of each request that is sent from here, in order.
     fn requests(&self) -> io::Result<impl Iterator<Item = io::Result<(u64, Shape, Option<Nanos>)>>> {
         let dues: Box<dyn Iterator<Item = io::Result<Option<Nanos>>>> = match self.cell {
-            Cell::Closed { .. } => Box::new(std::iter::repeat_with(|| Ok(None))),
+            Cell::Closed { .. } | Cell::Sessions(_) => Box::new(std::iter::repeat_with(|| Ok(None))),
             Cell::Open(open) => Box::new(open.dues()?.map(|due| due.map(Some))),
             Cell::Trace(replay) => Box::new(replay.dues().map(|due| due.map(Some))),
         };

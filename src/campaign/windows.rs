@@ -184,7 +184,7 @@ pub(super) fn live_view(arms: &[Arm<'_>], voice: &Voice) -> anyhow::Result<Live>
 /// From a window's opening to the last request of its schedule; None in closed loop.
 fn last_due(cell: &Cell) -> Option<Nanos> {
     match cell {
-        Cell::Closed { .. } => None,
+        Cell::Closed { .. } | Cell::Sessions(_) => None,
         Cell::Open(open) => Nanos::from_secs_f64(open.last_due_s),
         Cell::Trace(replay) => Nanos::from_secs_f64(replay.last_due_s),
     }
@@ -318,7 +318,9 @@ impl Campaign<'_> {
             // requests are made ahead; the window opens when the first ones are there
             let enough = match place.cell {
                 Cell::Closed { concurrency } => (*concurrency as usize).min(shared.supply.capacity()),
-                Cell::Open(_) | Cell::Trace(_) => place.cell.supply_depth().min(shared.supply.capacity()),
+                Cell::Open(_) | Cell::Trace(_) | Cell::Sessions(_) => {
+                    place.cell.supply_depth().min(shared.supply.capacity())
+                }
             };
             let start = SystemClock.now() + lead(enough);
             let (feeder, feeding) = (&feeder, &feeding);

@@ -114,7 +114,7 @@ pub(super) fn injections(
 /// When the last request is due; not known before in closed loop.
 fn last_due_s(cell: &Cell) -> Option<f64> {
     match cell {
-        Cell::Closed { .. } => None,
+        Cell::Closed { .. } | Cell::Sessions(_) => None,
         Cell::Open(open) => Some(open.last_due_s),
         Cell::Trace(replay) => Some(replay.last_due_s),
     }

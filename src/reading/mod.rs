@@ -499,6 +499,7 @@ impl Reading {
             begins: asked.begins.clone(),
             prompt_sha256: asked.prompt_sha256.clone(),
             stamps: axis.place.stamps,
+            session: None,
         }
     }
 }

@@ -10,5 +10,6 @@ pub mod row;
 pub mod rows;
 pub mod run_json;
 pub mod scrape;
+pub mod sessions;
 pub mod trace;
 pub mod window;

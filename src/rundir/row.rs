@@ -118,6 +118,9 @@ pub struct Row {
     pub prompt_sha256: String,
     /// Where `arrived` and `wire_out` come from.
     pub stamps: StampSource,
+    /// Its place in a conversation or chain; null for a request that stands alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Turn>,
 }
 
 impl Row {
@@ -125,6 +128,32 @@ impl Row {
     pub fn beginning(&self) -> &str {
         self.begins.as_deref().unwrap_or(&self.nonce)
     }
+}
+
+/// The place of a request in a session: one of several that each need the reply before. `asked_prompt_tokens` of a later
+/// turn is what the server counted for the turn before, prompt and completion, with the new message: the template's own
+/// tokens around messages come on top.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Turn {
+    /// Session of the window, from 0, in the order in which they are planned to begin.
+    pub id: u64,
+    /// From 0.
+    pub turn: u32,
+    /// Turns that the session is to have.
+    pub turns: u32,
+    /// Who leads it where a fixed number of users lead one session after another, from 0; null where sessions arrive.
+    pub user: Option<u32>,
+    /// When the reply that it needs had ended: `end.arrived` of the turn before (of the user's session before, for the
+    /// first turn of a later session), else its `seen`; null for a first turn that needed none.
+    pub after: Option<u64>,
+    /// Pause planned before it, ns.
+    pub pause: u64,
+    /// Length asked for of its own message, in tokens.
+    pub message_tokens: u64,
+    /// SHA-256 of the reply's text as the server sent it (all answer text of choice 0), hex: it stands in the next turn's
+    /// history. Null where there was none.
+    pub reply_sha256: Option<String>,
 }
 
 /// When an event was seen by the harness, and when it had arrived in the kernel.

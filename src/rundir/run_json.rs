@@ -18,6 +18,7 @@ use crate::goals::{RequestMetric, WindowFigure};
 use crate::rundir::arrivals::Arrivals;
 use crate::rundir::disclosed::{Disclosed, Lengths};
 use crate::rundir::mark::MarkOutcome;
+use crate::rundir::sessions::Sessions;
 use crate::rundir::window::{Counters, Load};
 
 /// Its `schema`.
@@ -171,6 +172,9 @@ pub struct Window {
     /// What was done on purpose, and what it did to the load; null where nothing was.
     #[serde(default)]
     pub failure: Option<Failure>,
+    /// Conversations or chains; null where requests stand alone.
+    #[serde(default)]
+    pub sessions: Option<Sessions>,
     /// SHA-256 of the realised trace.
     pub trace_hash: String,
     /// Realised lengths by class, beside those asked for.

@@ -61,6 +61,38 @@ pub struct Load {
     /// all of it comes at a constant rate.
     #[serde(default)]
     pub arrivals: Option<String>,
+    /// Where requests are turns of sessions: what these are like. `concurrency` is then the number of users who lead one
+    /// session after another, and `rate` that of sessions/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<Sessions>,
+}
+
+/// What the sessions of a load are like.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Sessions {
+    /// Conversations of people or tasks of agents.
+    pub kind: SessionKind,
+    /// Fewest and most turns.
+    pub turns: [u32; 2],
+    /// The pauses in words, e.g. `think time 2 s`; null where there are none.
+    pub pause: Option<String>,
+    /// Turns are due at a fixed pace, not after the reply before.
+    pub paced: bool,
+    /// Sessions planned, the dropped ones included.
+    pub planned: u64,
+    /// Sessions below this id are warm-up.
+    pub drop: u64,
+}
+
+/// Conversations of people or tasks of agents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionKind {
+    /// Reads, thinks, asks again.
+    Chat,
+    /// Dependent calls of an agent.
+    Chain,
 }
 
 /// What decides when a request starts.

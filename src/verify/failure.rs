@@ -286,7 +286,8 @@ mod tests {
     /// An open loop of 50/s over 60 s. What would be answered between 20 and 25 s is answered at 25 s.
     fn holed() -> Specimen {
         let mut bounds = window(0, 0, OPENED, OPENED + 61 * S);
-        bounds.load = Load { model: LoadModel::Open, concurrency: None, rate: Some(50.0), arrivals: None };
+        bounds.load =
+            Load { model: LoadModel::Open, concurrency: None, rate: Some(50.0), arrivals: None, sessions: None };
         (bounds.slots, bounds.planned) = (3_000, 3_000);
         let hole = OPENED + 20 * S..OPENED + 25 * S;
         let row = |id: u64| {
@@ -423,7 +424,7 @@ mod tests {
         // closed loop: the slow ones are not sent
         let run = of(&[stopped(20 * S, 25 * S)], &|specimen| {
             specimen.windows[0].0.load =
-                Load { model: LoadModel::Closed, concurrency: Some(1), rate: None, arrivals: None };
+                Load { model: LoadModel::Closed, concurrency: Some(1), rate: None, arrivals: None, sessions: None };
         });
         assert!(failure(&run).closed_loop);
         assert_eq!(json!(failure(&run).marks[0].effects[3].not_followed), json!("closed_loop"));

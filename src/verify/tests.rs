@@ -526,7 +526,8 @@ fn random_specimen(seed: u64, rows: u64) -> Specimen {
         let concurrency = Some(1 + dice.roll(6) as u32).filter(|_| model == LoadModel::Closed || dice.one_in(2));
         let arrivals =
             (model != LoadModel::Closed && seed % 2 == 1).then(|| "ramp: 1 to 6 requests/s in 9 s".to_owned());
-        bounds.load = Load { model, concurrency, rate: Some(3.5).filter(|_| model == LoadModel::Open), arrivals };
+        bounds.load =
+            Load { model, concurrency, rate: Some(3.5).filter(|_| model == LoadModel::Open), arrivals, sessions: None };
         (bounds.drop, bounds.interrupted, bounds.spin) = (drop, dice.one_in(5), seed % 4 == 1);
         let mood = Mood { calm: dice.one_in(2), lumped: dice.one_in(4), lossy: dice.one_in(5) };
         let mut drawn: Vec<Row> = (0..rows).map(|id| disturbed(id, opened, drop, mood, &mut dice)).collect();
@@ -585,12 +586,23 @@ fn random_specimen(seed: u64, rows: u64) -> Specimen {
     if seed.is_multiple_of(5) {
         for (at, (bounds, rows)) in specimen.windows.iter_mut().enumerate() {
             (bounds.cell, bounds.window) = (at as u32, 0);
-            bounds.load =
-                Load { model: LoadModel::Closed, concurrency: Some(9 - at as u32), rate: None, arrivals: None };
+            bounds.load = Load {
+                model: LoadModel::Closed,
+                concurrency: Some(9 - at as u32),
+                rate: None,
+                arrivals: None,
+                sessions: None,
+            };
             if seed.is_multiple_of(2) {
                 // the third is of another family
                 let arrivals = Some("on-off: 1 s on, 3 s off".to_owned()).filter(|_| at < 2);
-                bounds.load = Load { model: LoadModel::Open, concurrency: None, rate: Some(9.0 - at as f64), arrivals };
+                bounds.load = Load {
+                    model: LoadModel::Open,
+                    concurrency: None,
+                    rate: Some(9.0 - at as f64),
+                    arrivals,
+                    sessions: None,
+                };
             }
             rows.iter_mut().for_each(|row| (row.cell, row.window) = (at as u32, 0));
         }
@@ -781,7 +793,7 @@ fn a_changed_figure_of_steadiness_is_found() {
 fn scheduled(dues: &[u64], cap: Option<u32>) -> Specimen {
     let opened = 1_000 * MS;
     let mut bounds = window(0, 0, opened, opened);
-    bounds.load = Load { model: LoadModel::Open, concurrency: cap, rate: Some(200.0), arrivals: None };
+    bounds.load = Load { model: LoadModel::Open, concurrency: cap, rate: Some(200.0), arrivals: None, sessions: None };
     let mut slots = vec![0; cap.unwrap_or(u32::from(u16::MAX)) as usize];
     let mut rows = Vec::new();
     for (id, due) in (0..).zip(dues) {

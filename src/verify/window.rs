@@ -163,6 +163,7 @@ impl Recount<'_> {
             "interrupted": self.line["interrupted"],
             "goals": goals,
             "failure": failure,
+            "sessions": null,
             "trace_hash": self.line["trace_hash"],
             "lengths": disclosed::lengths(&self.kept),
             "disclosed": disclosed::facts(&self.sent, forbidden.gross, forbidden.net),

@@ -18,6 +18,7 @@ pub mod nonce;
 mod order;
 pub mod prompt;
 mod remarks;
+pub mod sessions;
 mod sharegpt;
 mod words;
 

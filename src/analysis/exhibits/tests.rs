@@ -185,7 +185,8 @@ fn lateness_is_that_of_run_json() {
     for cap in [None, Some(1), Some(3)] {
         let mut specimen = Specimen::campaign();
         for (bounds, rows) in &mut specimen.windows {
-            bounds.load = Load { model: LoadModel::Open, concurrency: cap, rate: Some(100.0), arrivals: None };
+            bounds.load =
+                Load { model: LoadModel::Open, concurrency: cap, rate: Some(100.0), arrivals: None, sessions: None };
             bounds.schedule_hash = Some("s".into());
             for row in rows.iter_mut() {
                 row.due = row.due.saturating_sub(row.trace_id % 7 * 300 * US);

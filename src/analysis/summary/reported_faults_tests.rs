@@ -257,7 +257,8 @@ fn what_was_due_and_not_sent_is_in_the_counts() {
         row
     };
     let mut bounds = window(0, 0, opened, opened + 67_000 * MS);
-    bounds.load = Load { model: LoadModel::Open, concurrency: Some(10), rate: Some(5.0), arrivals: None };
+    bounds.load =
+        Load { model: LoadModel::Open, concurrency: Some(10), rate: Some(5.0), arrivals: None, sessions: None };
     let windows = vec![(bounds, (0..300).map(row).collect())];
     let mut specimen = Specimen { plan: serde_json::json!({}), windows, health: Vec::new(), scrapes: Vec::new() };
     let dir = tempfile::tempdir().unwrap();

@@ -355,7 +355,8 @@ fn curves_that_rise_are_told_in_one_line() {
     let mut specimen = three_loads([202.1, 220.0, 238.4], 120);
     for (at, (bounds, _)) in specimen.windows.iter_mut().enumerate() {
         let (concurrency, rate) = (Some(9).filter(|_| at < 2), Some([4.0, 2.5, 1.0][at]));
-        bounds.load = crate::rundir::window::Load { model: LoadModel::Open, concurrency, rate, arrivals: None };
+        bounds.load =
+            crate::rundir::window::Load { model: LoadModel::Open, concurrency, rate, arrivals: None, sessions: None };
     }
     let run = summary_of(specimen);
     assert!(run.curves.iter().all(|c| c.at_most == Some(9) && c.loads == [2.5, 4.0]), "the third has no cap");
@@ -366,7 +367,8 @@ fn curves_that_rise_are_told_in_one_line() {
     let ramps = "on-off: 1 s on, 2 s off";
     for (at, (bounds, _)) in specimen.windows.iter_mut().enumerate() {
         let (rate, arrivals) = (Some([4.0, 10.0 / 3.0, 1.0][at]), Some(ramps.to_owned()).filter(|_| at < 2));
-        bounds.load = crate::rundir::window::Load { model: LoadModel::Open, concurrency: None, rate, arrivals };
+        bounds.load =
+            crate::rundir::window::Load { model: LoadModel::Open, concurrency: None, rate, arrivals, sessions: None };
     }
     let run = summary_of(specimen);
     assert!(run.curves.iter().all(|c| c.arrivals.as_deref() == Some(ramps) && c.loads == [10.0 / 3.0, 4.0]));
@@ -380,8 +382,13 @@ fn curves_that_rise_are_told_in_one_line() {
 #[test]
 fn an_open_loop_offers_what_its_schedule_says() {
     let mut specimen = one_window((0..11).map(|id| request(id, id * 100 * MS)).collect());
-    specimen.windows[0].0.load =
-        crate::rundir::window::Load { model: LoadModel::Open, concurrency: None, rate: Some(9.0), arrivals: None };
+    specimen.windows[0].0.load = crate::rundir::window::Load {
+        model: LoadModel::Open,
+        concurrency: None,
+        rate: Some(9.0),
+        arrivals: None,
+        sessions: None,
+    };
     specimen.windows[0].1[5].submit = Some(1_005 * MS);
     let w = summary_of(specimen).cells[0].windows[0].clone();
     assert_eq!((w.offered_rps, w.achieved_rps), (Some(10.0), Some(9.0)));

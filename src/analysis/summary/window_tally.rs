@@ -371,6 +371,7 @@ impl<'a> WindowTally<'a> {
             interrupted: bounds.interrupted,
             goals,
             failure,
+            sessions: None,
             trace_hash: bounds.trace_hash.clone(),
             lengths,
             disclosed,

@@ -569,7 +569,8 @@ fn labels_of_what_was_measured() {
     let two: fn(&mut Specimen) = |s| {
         s.windows[1].0.cell = 1;
         s.windows[1].0.window = 0;
-        s.windows[1].0.load = Load { model: LoadModel::Closed, concurrency: Some(8), rate: None, arrivals: None };
+        s.windows[1].0.load =
+            Load { model: LoadModel::Closed, concurrency: Some(8), rate: None, arrivals: None, sessions: None };
         s.windows[1].1.iter_mut().for_each(|row| (row.cell, row.window) = (1, 0));
     };
     assert!(!has(two, labels::ONE_LOAD));

@@ -262,7 +262,8 @@ fn user_stamps(mut specimen: Specimen) -> Specimen {
 
 fn open_loop(rows: Vec<Row>) -> Specimen {
     let mut specimen = Specimen::calm(12);
-    specimen.windows[0].0.load = Load { model: LoadModel::Open, concurrency: None, rate: Some(10.0), arrivals: None };
+    specimen.windows[0].0.load =
+        Load { model: LoadModel::Open, concurrency: None, rate: Some(10.0), arrivals: None, sessions: None };
     specimen.windows[0].1 = rows;
     specimen
 }
