@@ -2,6 +2,7 @@
 
 use crate::commands::console::{stop_on_signals, tell, usage};
 use crate::{INTERRUPTED, INVALID};
+use std::io::IsTerminal;
 use std::sync::atomic::Ordering;
 use tarebench::campaign::Voice;
 use tarebench::cli::RunArgs;
@@ -39,9 +40,12 @@ pub fn saturate(args: SaturateArgs) -> anyhow::Result<u8> {
     if args.run.json {
         tell(&made.document.to_json()?);
     } else if !args.run.quiet {
-        tell(&format!("\n{}", report::saturation::render(&made.document)));
+        // where both go to one screen, the windows stand there already
+        let seen = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
+        let render = if seen { report::saturation::findings } else { report::saturation::render };
+        tell(&format!("\n{}", render(&made.document)));
         tell(&format!(
-            "\n{0}: saturation.json, report.md, a run directory a window; rebuild with: tarebench verify {0}\n",
+            "\n{0}: saturation.json, report.md, report.html, a run directory a window; rebuild with: tarebench verify {0}\n",
             made.dir.display()
         ));
     }
