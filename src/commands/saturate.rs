@@ -1,11 +1,11 @@
 //! `tarebench saturate`.
 
+use crate::commands::config_file;
 use crate::commands::console::{stop_on_signals, tell, usage};
 use crate::{INTERRUPTED, INVALID};
 use std::io::IsTerminal;
 use std::sync::atomic::Ordering;
 use tarebench::campaign::Voice;
-use tarebench::cli::RunArgs;
 use tarebench::cli::saturate::SaturateArgs;
 use tarebench::report;
 use tarebench::saturate::settings::Settings;
@@ -13,15 +13,8 @@ use tarebench::saturate::settings::Settings;
 /// Searches; the exit status.
 pub fn saturate(args: SaturateArgs) -> anyhow::Result<u8> {
     let environment = |name: &str| std::env::var(name).ok();
-    let file: Result<RunArgs, String> = match &args.run.config {
-        None => Ok(RunArgs::default()),
-        Some(path) => std::fs::read_to_string(path)
-            .map_err(|e| e.to_string())
-            .and_then(|text| toml::from_str(&text).map_err(|e| e.to_string()))
-            .map_err(|words| format!("--config {}: {words}", path.display())),
-    };
-    let args = match file {
-        Ok(file) => SaturateArgs { run: args.run.clone().over(file), ..args },
+    let args = match config_file::completed(args.run.clone()) {
+        Ok(run) => SaturateArgs { run, ..args },
         Err(words) => return Ok(usage(words)),
     };
     let settings = match Settings::of(&args, environment) {
