@@ -193,7 +193,8 @@ impl Cell {
     pub fn load(&self) -> worker::Load {
         match self {
             Cell::Closed { .. } => worker::Load::Closed,
-            Cell::Open(_) | Cell::Trace(_) | Cell::Sessions(_) => worker::Load::Open,
+            Cell::Open(_) | Cell::Trace(_) => worker::Load::Open,
+            Cell::Sessions(_) => worker::Load::Sessions,
         }
     }
 
