@@ -1,9 +1,26 @@
 //! Conversations and chains: how many turns a session has, what each asks, and how long its user pauses before it.
 
-use super::Shape;
+use super::order::{PAUSES, TURNS, below};
+use super::{Shape, Workload, hex};
+use crate::arrivals::span;
 use crate::rundir::window::SessionKind;
 use bench_engine::units::Nanos;
+use rand_distr::{Distribution, Exp1, StandardNormal};
+use rand_pcg::Pcg64;
 use serde::Serialize;
+use sha2::{Digest, Sha256};
+use std::fmt;
+use std::io;
+
+/// Most turns of a session.
+pub const MOST_TURNS: u32 = 1_000;
+
+/// How a number of turns is written.
+pub const TURNS_FORM: &str = "a number of turns from 1 to 1,000, or a range of them, like 4 or 2..6";
+
+/// How a pause is written.
+pub const PAUSE_FORM: &str = "a time like 500ms, 2s or 1m, or drawn: exp:2s (mean), uniform:1s..3s, or lognormal:2s/1s (mean/standard \
+                              deviation)";
 
 /// The time between two turns.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -24,8 +41,24 @@ pub enum Pause {
 impl Pause {
     /// In words, e.g. `think time 2 s`; None where there is none.
     pub fn words(&self, kind: SessionKind) -> Option<String> {
-        let _ = kind;
-        None
+        let (pause, turn) = match kind {
+            SessionKind::Chat => ("think time", "turn"),
+            SessionKind::Chain => ("tool time", "call"),
+        };
+        match self {
+            Pause::None => None,
+            Pause::After(span) => Some(format!("{pause} {span}")),
+            Pause::Every { ns } => Some(format!("a {turn} every {} s", seconds(*ns))),
+        }
+    }
+
+    /// Before a turn that is not the first.
+    fn draw(self, rng: &mut Pcg64) -> Nanos {
+        match self {
+            Pause::None => Nanos::ZERO,
+            Pause::After(span) => span.draw(rng),
+            Pause::Every { ns } => Nanos::from_ns(ns),
+        }
     }
 }
 
@@ -59,6 +92,78 @@ pub enum Span {
     },
 }
 
+/// Seconds as people write them.
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+impl Span {
+    /// Text like [`PAUSE_FORM`] says; None: it is no such text.
+    pub fn parse(text: &str) -> Option<Span> {
+        let ns = |text: &str| span(text).map(Nanos::ns);
+        match text.trim().split_once(':') {
+            None => Some(Span::Constant { ns: ns(text)? }),
+            Some(("exp", mean)) => Some(Span::Exponential { mean_ns: ns(mean).filter(|mean| *mean > 0)? }),
+            Some(("uniform", bounds)) => {
+                let (from, to) = bounds.split_once("..")?;
+                let (from_ns, to_ns) = (ns(from)?, ns(to)?);
+                (from_ns <= to_ns).then_some(Span::Uniform { from_ns, to_ns })
+            }
+            Some(("lognormal", moments)) => {
+                let (mean, sd) = moments.split_once('/')?;
+                Some(Span::LogNormal { mean_ns: ns(mean).filter(|mean| *mean > 0)?, sd_ns: ns(sd)? })
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// A pause of it.
+    fn draw(self, rng: &mut Pcg64) -> Nanos {
+        // a cast from a float stays within the type: no draw is too long for it
+        let ns = match self {
+            Span::Constant { ns } => ns,
+            Span::Exponential { mean_ns } => {
+                let drawn: f64 = Exp1.sample(rng);
+                (mean_ns as f64 * drawn).round() as u64
+            }
+            Span::Uniform { from_ns, to_ns } => from_ns + below(rng, to_ns - from_ns + 1),
+            Span::LogNormal { mean_ns, sd_ns } => {
+                let drawn: f64 = StandardNormal.sample(rng);
+                let variance_of_log = (1.0 + (sd_ns as f64 / mean_ns as f64).powi(2)).ln();
+                let log = (mean_ns as f64).ln() - variance_of_log / 2.0 + variance_of_log.sqrt() * drawn;
+                log.exp().round() as u64
+            }
+        };
+        Nanos::from_ns(ns.min(LONGEST_NS))
+    }
+}
+
+/// No drawn pause is longer: a year.
+const LONGEST_NS: u64 = 366 * 86_400 * 1_000_000_000;
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Span::Constant { ns } => write!(f, "{} s", seconds(*ns)),
+            Span::Exponential { mean_ns } => write!(f, "exponential, mean {} s", seconds(*mean_ns)),
+            Span::Uniform { from_ns, to_ns } => {
+                write!(f, "uniform, {} to {} s", seconds(*from_ns), seconds(*to_ns))
+            }
+            Span::LogNormal { mean_ns, sd_ns } => {
+                write!(f, "log-normal, mean {} s, standard deviation {} s", seconds(*mean_ns), seconds(*sd_ns))
+            }
+        }
+    }
+}
+
+/// A number of turns, or a range of them, as [`TURNS_FORM`] says; None: it is no such text.
+pub fn turns(text: &str) -> Option<[u32; 2]> {
+    let number = |text: &str| text.trim().parse::<u32>().ok().filter(|n| (1..=MOST_TURNS).contains(n));
+    let (from, to) = text.split_once("..").unwrap_or((text, text));
+    let (from, to) = (number(from)?, number(to)?);
+    (from <= to).then_some([from, to])
+}
+
 /// What sessions are like.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SessionLaw {
@@ -86,4 +191,125 @@ pub struct TurnShape {
     /// Before it: after the end of the reply before, or with [`Pause::Every`] after the due of the turn before. 0 for
     /// the first.
     pub pause: Nanos,
+}
+
+/// What the planned sessions of a window ask for, all together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Survey {
+    /// Sessions, the dropped ones included.
+    pub sessions: u64,
+    /// Their turns.
+    pub turns: u64,
+    /// Of these, the turns of the dropped sessions.
+    pub dropped_turns: u64,
+    /// Mean length of a turn's own message, in tokens.
+    pub mean_message_tokens: f64,
+    /// Mean length of all that a turn sends, in tokens: its message and, as they are asked for, what was said before. A
+    /// chat template's own tokens come on top.
+    pub mean_prompt_tokens: f64,
+    /// Mean length of a reply, in tokens.
+    pub mean_output_tokens: f64,
+    /// Length of all that the last turn of a session sends, in tokens: mean and most.
+    pub last_prompt_tokens: (f64, u64),
+    /// Mean of the planned pauses of a session together, in s.
+    pub mean_pauses_s: f64,
+    /// Names what is asked for: the hash of every length, every text of somebody's and every pause, in order.
+    pub hash: String,
+}
+
+impl Survey {
+    /// Mean number of turns.
+    pub fn mean_turns(&self) -> f64 {
+        self.turns as f64 / self.sessions.max(1) as f64
+    }
+}
+
+impl Workload {
+    /// The sessions of a window, in order of id: `drop` warm-up sessions, `kept` measured ones, and as many more as are
+    /// asked for. The same in every window. Drawn lengths come in the order of the turns; shares of classes are exact in the
+    /// turns of the first two parts.
+    ///
+    /// # Errors
+    /// The file they come from cannot be read; each item as well.
+    pub fn sessions(
+        &self,
+        law: &SessionLaw,
+        drop: u64,
+        kept: u64,
+    ) -> io::Result<Box<dyn Iterator<Item = io::Result<SessionShape>> + '_>> {
+        let mut pauses = Pcg64::new(u128::from(self.seed), PAUSES);
+        let pause = law.pause;
+        let mut paused = move |shapes: Vec<Shape>| {
+            let turns = shapes.into_iter().enumerate().map(|(turn, shape)| TurnShape {
+                shape,
+                pause: if turn == 0 { Nanos::ZERO } else { pause.draw(&mut pauses) },
+            });
+            SessionShape { turns: turns.collect() }
+        };
+        if let Some(dataset) = self.lengths.dataset() {
+            let places = dataset.select(self.seed, drop, kept).map_err(io::Error::other)?.places(drop);
+            return Ok(Box::new(places.map(move |place| {
+                let entries = dataset.conversation(place)?.into_iter().enumerate();
+                Ok(paused(entries.map(|(turn, entry)| self.of_entry(entry, turn == 0)).collect()))
+            })));
+        }
+        let numbers = law.numbers_of_turns(self.seed);
+        let sum = |numbers: &mut dyn Iterator<Item = u32>| numbers.map(u64::from).sum();
+        let mut first = numbers.clone();
+        let (dropped, measured) =
+            (sum(&mut first.by_ref().take(drop as usize)), sum(&mut first.by_ref().take(kept as usize)));
+        let mut shapes = self.generated(dropped, measured);
+        Ok(Box::new(numbers.map(move |turns| {
+            let drawn = shapes.by_ref().take(turns as usize).map(|shape| self.capped(shape));
+            Ok(paused(drawn.collect()))
+        })))
+    }
+
+    /// What the first `drop + kept` sessions ask for.
+    ///
+    /// # Errors
+    /// As for [`Workload::sessions`].
+    pub fn survey(&self, law: &SessionLaw, drop: u64, kept: u64) -> io::Result<Survey> {
+        let sessions = drop + kept;
+        let (mut turns, mut dropped_turns, mut hash) = (0_u64, 0_u64, Sha256::new());
+        let (mut messages, mut prompts, mut outputs, mut last, mut most, mut pauses) =
+            (0_u64, 0_u64, 0_u64, 0_u64, 0_u64, 0.0);
+        for (id, session) in (0..sessions).zip(self.sessions(law, drop, kept)?) {
+            let (mut said, mut prompt) = (0_u64, 0_u64);
+            for (turn, TurnShape { shape, pause }) in session?.turns.iter().enumerate() {
+                hash.update(format!("{id} {turn} {}\n", pause.ns()));
+                shape.digest(&mut hash);
+                prompt = said.saturating_add(shape.prompt_tokens);
+                said = prompt.saturating_add(shape.output_tokens);
+                turns += 1;
+                dropped_turns += u64::from(id < drop);
+                messages = messages.saturating_add(shape.prompt_tokens);
+                prompts = prompts.saturating_add(prompt);
+                outputs = outputs.saturating_add(shape.output_tokens);
+                pauses += pause.secs_f64();
+            }
+            (last, most) = (last.saturating_add(prompt), most.max(prompt));
+        }
+        let of = |sum: u64, n: u64| sum as f64 / n.max(1) as f64;
+        Ok(Survey {
+            sessions,
+            turns,
+            dropped_turns,
+            mean_message_tokens: of(messages, turns),
+            mean_prompt_tokens: of(prompts, turns),
+            mean_output_tokens: of(outputs, turns),
+            last_prompt_tokens: (of(last, sessions), most),
+            mean_pauses_s: pauses / sessions.max(1) as f64,
+            hash: hex(&hash.finalize()),
+        })
+    }
+}
+
+impl SessionLaw {
+    /// How many turns each session has, in order of id, without end.
+    fn numbers_of_turns(&self, seed: u64) -> impl Iterator<Item = u32> + Clone + use<> {
+        let [from, to] = self.turns;
+        let mut rng = Pcg64::new(u128::from(seed), TURNS);
+        std::iter::repeat_with(move || from + below(&mut rng, u64::from(to - from) + 1) as u32)
+    }
 }
