@@ -255,7 +255,7 @@ impl OpenLoop {
     ///
     /// # Errors
     /// The file they come from cannot be read; each item as well.
-    pub fn dues(&self) -> io::Result<Box<dyn Iterator<Item = io::Result<Nanos>>>> {
+    pub fn dues(&self) -> io::Result<Box<dyn Iterator<Item = io::Result<Nanos>> + Send>> {
         Ok(Box::new(self.law.window(self.seed, self.at_least, self.until).map(Ok)))
     }
 }
