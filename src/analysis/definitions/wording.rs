@@ -51,6 +51,13 @@ pub fn coalesced(share: f64, withheld: bool) -> String {
     )
 }
 
+/// Requests that are turns of sessions.
+pub fn turns_hang_together() -> String {
+    "requests are turns of sessions, and turns of one session hang together: 95 % intervals of request figures take them for \
+     independent and are too narrow; those of sessions are of sessions"
+        .into()
+}
+
 /// Requests whose output tokens nobody counted.
 pub fn tokens_unknown(requests: u64) -> String {
     format!("{requests} requests streamed tokens without telling how many: output tokens/s is a lower bound")
