@@ -8,6 +8,7 @@ mod heatmap;
 mod line;
 mod noise;
 mod timeline;
+mod turns;
 
 pub(super) use bars::by_class;
 pub(super) use distribution::distributions;
@@ -16,6 +17,7 @@ pub(super) use heatmap::heatmap;
 pub(super) use line::over_load;
 pub(super) use noise::noise;
 pub(super) use timeline::timeline;
+pub(super) use turns::{tokens_by_turn, ttft_by_turn};
 
 use maud::{Markup, PreEscaped, html};
 
