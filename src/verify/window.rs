@@ -133,7 +133,7 @@ impl Recount<'_> {
             open: !self.closed_loop(),
             no_gross,
             span: self.throughput_bounds(),
-            window: &json!({"throughput": throughput, "metrics": metrics}),
+            window: &json!({"throughput": throughput, "metrics": metrics, "sessions": sessions}),
             recovery,
         };
         let goals = judged.by(plan);

@@ -367,6 +367,7 @@ impl<'a> WindowTally<'a> {
                 throughput: &throughput,
                 span: throughput_span,
                 metrics: &metrics,
+                sessions: sessions.as_ref(),
                 no_gross: withheld.gross,
                 recovery,
             };

@@ -6,6 +6,7 @@ use super::facts::{Fault, Sheet, plural};
 use super::{Answer, Status};
 use crate::report::quantity::{count, percent};
 use crate::rundir::run_json::{NoiseGaps, Requests};
+use crate::rundir::sessions::SessionCounts;
 
 /// Box 1.
 pub(super) fn which_event(sheet: &Sheet<'_>) -> Answer {
@@ -95,12 +96,31 @@ pub(super) fn how_many(sheet: &Sheet<'_>) -> Answer {
             format!("largest gap between two windows of a load: ttft {column} p50 {}{p99}", percent(Some(p50)))
         }
     };
-    let values = json!({
+    let found = sheet.sessions();
+    let of = |count: fn(&SessionCounts) -> u64| found.iter().map(|s| count(&s.counts)).sum::<u64>();
+    let sessions = match found.first() {
+        None => String::new(),
+        Some(first) => format!(
+            "{} {} begun, {} dropped by id, {} kept = {} complete + {} failed + {} cut off by the end of a window: their time is of \
+             the complete ones",
+            count(of(|c| c.begun)),
+            crate::report::sessions::noun(first.kind),
+            count(of(|c| c.dropped)),
+            count(of(|c| c.kept)),
+            count(of(|c| c.complete)),
+            count(of(|c| c.failed)),
+            count(of(|c| c.cut)),
+        ),
+    };
+    let mut values = json!({
         "due": due, "not_sent": not_sent, "sent": sent, "dropped": dropped, "kept": kept, "ok": ok, "failed": failed,
         "censored": censored, "loads": loads, "windows": places.len(),
         "ttft_gap_p50": p50.map(|g| g.0), "ttft_gap_p99": p99.map(|g| g.0),
     });
-    Answer::new(Status::Measured, [counts, noise], values)
+    if !found.is_empty() {
+        values["sessions"] = json!(found.iter().map(|s| &s.counts).collect::<Vec<_>>());
+    }
+    Answer::new(Status::Measured, [counts, sessions, noise], values)
 }
 
 /// The first sum that does not close.
