@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::facts::{Fault, Sheet, plural};
 use super::{Answer, Status};
+use crate::analysis::definitions::wording;
 use crate::report::quantity::{count, percent};
 use crate::rundir::run_json::{NoiseGaps, Requests};
 
@@ -95,12 +96,14 @@ pub(super) fn how_many(sheet: &Sheet<'_>) -> Answer {
             format!("largest gap between two windows of a load: ttft {column} p50 {}{p99}", percent(Some(p50)))
         }
     };
+    let rest = |key: &str| sheet.plan[key].as_f64().unwrap_or(0.0);
+    let rests = wording::rests(rest("gap_between_windows_s"), rest("gap_between_cells_s")).unwrap_or_default();
     let values = json!({
         "due": due, "not_sent": not_sent, "sent": sent, "dropped": dropped, "kept": kept, "ok": ok, "failed": failed,
         "censored": censored, "loads": loads, "windows": places.len(),
         "ttft_gap_p50": p50.map(|g| g.0), "ttft_gap_p99": p99.map(|g| g.0),
     });
-    Answer::new(Status::Measured, [counts, noise], values)
+    Answer::new(Status::Measured, [counts, rests, noise], values)
 }
 
 /// The first sum that does not close.
