@@ -210,17 +210,17 @@ fn a_reply_that_is_no_stream_is_said_as_well() {
 
 #[test]
 fn a_turn_that_fails_ends_its_session_and_no_other() {
-    // each third second turn is refused, each fifth breaks off
-    let server = ForeignServer::start(|r, posts| {
-        let broken = || {
-            let mut answer = Answer::stream(3, 1);
-            answer.pieces.truncate(2);
-            answer.pieces.push((1, None));
-            answer
-        };
-        r.is_post().then(|| match (turn_of(r), posts % 3, posts % 5) {
-            (1.., 0, _) => Answer::json(503, r#"{"error":{"message":"full"}}"#),
-            (1.., _, 0) => broken(),
+    // by the first letter of its session: refused at turn 2, broken off at turn 1, or answered
+    let server = ForeignServer::start(|r, _| {
+        let first = r.is_post().then(|| messages(r)[0].1.chars().next()).flatten()?;
+        Some(match (first, turn_of(r)) {
+            ('a'..='h', 2) => Answer::json(503, r#"{"error":{"message":"full"}}"#),
+            ('i'..='p', 1) => {
+                let mut broken = Answer::stream(3, 1);
+                broken.pieces.truncate(2);
+                broken.pieces.push((1, None));
+                broken
+            }
             _ => Answer::stream(3, 1),
         })
     });
@@ -233,24 +233,18 @@ fn a_turn_that_fails_ends_its_session_and_no_other() {
     assert_users_go_on(&rows);
     let sessions = by_session(&rows);
     assert_eq!(sessions.len(), 21, "every planned session was begun");
-    let (mut complete, mut failed) = (0, 0);
     for turns in sessions.values() {
-        match turns[turns.len() - 1].outcome {
-            Outcome::Ok => {
-                assert_eq!(turns.len(), 4);
-                complete += 1;
-            }
-            Outcome::Failed => failed += 1,
-            other => panic!("{other:?}"),
-        }
+        let led = match turns[0].nonce.as_bytes()[0] {
+            b'a'..=b'h' => 3,
+            b'i'..=b'p' => 2,
+            _ => 4,
+        };
+        let last = if led == 4 { Outcome::Ok } else { Outcome::Failed };
+        assert_eq!((turns.len(), turns[turns.len() - 1].outcome), (led, last));
     }
-    assert!(complete > 0 && failed > 0, "{complete} complete, {failed} failed");
-    assert_eq!(count(&rows, Outcome::Failed), failed);
-    assert_eq!(
-        turns_at(&server, &rows).len(),
-        rows.iter().map(|row| 1 + row.retries as usize).sum::<usize>(),
-        "nothing else was sent"
-    );
+    assert!(count(&rows, Outcome::Failed) > 0, "twenty-one draws of a letter");
+    let received: BTreeSet<u64> = turns_at(&server, &rows).iter().map(|(_, row)| row.trace_id).collect();
+    assert_eq!(received, rows.iter().map(|row| row.trace_id).collect(), "nothing else was sent");
     place.assert_verifies();
 }
 
@@ -399,4 +393,23 @@ fn turns_that_wait_for_a_slot_when_the_run_is_interrupted_have_rows() {
     let due: Vec<u64> = planned.take_while(|due| *due <= open_for).collect();
     let firsts: Vec<u64> = by_session(&rows).values().map(|turns| turns[0].due - opened).collect();
     assert_eq!(firsts, due);
+}
+
+#[test]
+fn failures_enough_end_a_window_of_sessions() {
+    let server = ForeignServer::start(|r, _| {
+        r.is_post().then(|| match turn_of(r) {
+            0 => Answer::stream(2, 1),
+            _ => Answer::json(500, r#"{"error":{"message":"down"}}"#),
+        })
+    });
+    let place = Place::new();
+    let flags = ["--chain", "3", "--num-sessions", "5000", "--drop-sessions", "0", "--max-concurrency", "3"];
+    let done = run(&server.url(), &place, &[&flags[..], &["--stop-at-failed", "5"]].concat());
+    assert!(done.err.contains("--stop-at-failed 5 is reached"), "{}{}", done.out, done.err);
+    let rows = place.rows();
+    assert!(count(&rows, Outcome::Failed) >= 5 && by_session(&rows).len() < 4000);
+    assert_led_in_order(&rows, false);
+    assert_users_go_on(&rows);
+    place.assert_verifies();
 }
