@@ -182,7 +182,8 @@ pub struct WindowReport {
     /// Closed loop: times a free slot found no request ready. Open loop: requests that were made only after they
     /// were due, while a slot was free.
     pub starved: u32,
-    /// With dues: requests taken from the supply whose due had not come when the window was stopped.
+    /// With dues: requests taken from the supply whose due had not come when the window was stopped, and that are not in
+    /// it again.
     pub never_due: u32,
     /// Times the pool had no block.
     pub pool_exhausted: u32,
@@ -774,15 +775,20 @@ impl Desk {
         self.stopping = true;
         self.retire(self.hungry.len() as u32);
         self.hungry.clear();
-        if let Dispatch::Due { opened, over, .. } = &mut self.dispatch {
+        if let Dispatch::Due { opened, order, over, .. } = &mut self.dispatch {
             *over = true;
             while let Some(Reverse(InHand { due, job })) = self.hand.pop() {
                 if due <= self.now {
                     let unsent = job.not_sent(*opened, self.now);
                     self.shared.post(Message::Finished(self.options.index, unsent));
-                } else {
-                    self.report.never_due += 1;
+                    continue;
                 }
+                // of many in hand some become due before the window is closed, which is for others to say
+                let left = match order {
+                    Order::Any => self.shared.supply.push(job),
+                    Order::ByDue { .. } => Err(job),
+                };
+                self.report.never_due += u32::from(left.is_err());
             }
         }
         (0..self.options.slots).for_each(|slot| self.censor(slot));

@@ -4,7 +4,7 @@ use super::canary::Canary;
 use super::length_probe::Lengths;
 use super::server::Server;
 use super::{Cores, Voice, environment};
-use crate::analysis::definitions::wording::nominal;
+use crate::analysis::definitions::wording::{self, nominal};
 use crate::cli::Connection;
 use crate::lettering::legible;
 use crate::load_point::{ASSUMED_TOKENS_PER_S, Cell, OpenLoop};
@@ -125,7 +125,7 @@ pub(super) fn announce(plan: &Plan, facts: &RunFacts<'_>, dir: &Path, voice: &Vo
         voice.say(format!("network  {}", route.words()));
     }
     voice.say(format!("metrics  {}", MetricsSource::words(&server.metrics)));
-    load(plan).into_iter().for_each(|line| voice.say(line));
+    load(plan).into_iter().chain(rests(plan)).for_each(|line| voice.say(line));
     on_purpose(plan).into_iter().for_each(|line| voice.say(line));
     let cap = plan.workload.max_tokens.map(|n| format!(", outputs {n}")).unwrap_or_default();
     let form = match plan.workload.prompt_form {
@@ -162,6 +162,18 @@ pub(super) fn announce(plan: &Plan, facts: &RunFacts<'_>, dir: &Path, voice: &Vo
         voice.say(format!("canary   {}", canary.words()));
     }
     voice.say(format!("records  {}", dir.display()));
+}
+
+/// How long nothing is sent between windows.
+fn rests(plan: &Plan) -> Option<String> {
+    let rests = wording::rests(plan.gap_between_windows_s, plan.gap_between_cells_s)?;
+    Some(format!("         {rests}"))
+}
+
+/// Time of all rests, in s.
+fn resting_s(plan: &Plan) -> f64 {
+    let places = (0..plan.windows).flat_map(|window| (0..plan.cells.len()).map(move |cell| (window, cell)));
+    places.map(|(window, cell)| plan.rest_before(window, cell).secs_f64()).sum()
 }
 
 /// What is done in every window, and when.
@@ -418,7 +430,7 @@ pub(super) fn dry_run(plan: &Plan, voice: &Voice) {
     let mean_sent = plan.sessions.as_ref().map_or(mean_in, |sessions| sessions.survey.mean_prompt_tokens);
     // whoever read it may have seen enough
     let _ = writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(plan).unwrap_or_default());
-    load(plan).into_iter().chain(on_purpose(plan)).for_each(|line| voice.say(line));
+    load(plan).into_iter().chain(rests(plan)).chain(on_purpose(plan)).for_each(|line| voice.say(line));
     if let Some((other, sequence)) = plan.interleave.as_ref().map(|other| &other.url).zip(plan.sequence()) {
         voice.say(format!("in turns with {other}: {}", sequence.letters()));
     }
@@ -427,6 +439,6 @@ pub(super) fn dry_run(plan: &Plan, voice: &Voice) {
         "{requests} requests, about {:.0} prompt and {:.0} output tokens; at {ASSUMED_TOKENS_PER_S} tokens/s a stream about {:.0} s; nothing was sent",
         mean_sent * requests as f64,
         mean_out * requests as f64,
-        plan.cells.iter().map(|cell| estimated_s(plan, cell, mean_out)).sum::<f64>() * arms as f64,
+        plan.cells.iter().map(|cell| estimated_s(plan, cell, mean_out)).sum::<f64>() * arms as f64 + resting_s(plan),
     ));
 }

@@ -15,7 +15,7 @@ use crate::evidence::CANARY;
 use crate::interleave::{self, Sequence};
 use crate::live::Live;
 use crate::live::board::{Counts, End, Facts, Window};
-use crate::live::course::Course;
+use crate::live::course::{Course, Rests};
 use crate::live::seen::Watched;
 use crate::load_point::Cell;
 use crate::report::saturation::over_saturated;
@@ -111,10 +111,8 @@ fn rounds(
     scrapers.iter().flatten().for_each(Scraper::before);
     let mut serial = 0;
     for window in 0..arm.plan.windows {
-        if window > 0 {
-            rest(campaigns, files)?;
-        }
         for (index, cell) in arm.plan.cells.iter().enumerate() {
+            rest(campaigns, files, arm.plan.rest_before(window, index))?;
             // both arms ask the same of a window, in the same words but for the nonces
             let place = WindowPlace { index: index as u32, cell, window, serial };
             serial += 1;
@@ -153,8 +151,11 @@ fn turns(sequence: Option<&Sequence>, cell: usize, window: u32) -> Vec<usize> {
     sequence.map_or_else(|| vec![0], |sequence| sequence.pair(cell, window).map(place).to_vec())
 }
 
-fn rest(campaigns: &[Campaign<'_>], files: &mut [Files]) -> anyhow::Result<()> {
-    let gap = Nanos::from_secs_f64(campaigns[0].arm.plan.gap_between_windows_s).unwrap_or(Nanos::ZERO);
+/// Nothing is sent for so long; the host is watched.
+fn rest(campaigns: &[Campaign<'_>], files: &mut [Files], gap: Nanos) -> anyhow::Result<()> {
+    if gap == Nanos::ZERO {
+        return Ok(());
+    }
     let until = SystemClock.now() + gap;
     let mut next_sample = vec![SystemClock.now(); campaigns.len()];
     campaigns[0].live.borrow_mut().rest(SystemClock.now(), until);
@@ -174,11 +175,11 @@ pub(super) fn live_view(arms: &[Arm<'_>], voice: &Voice) -> anyhow::Result<Live>
     let length =
         |cell: &Cell| last_due(cell).map(|last| last.max(Nanos::from_secs_f64(plan.min_duration_s).unwrap_or(last)));
     let planned = plan.cells.iter().map(length).collect();
-    let gap = Nanos::from_secs_f64(plan.gap_between_windows_s).unwrap_or(Nanos::ZERO);
+    let rests = Rests { rounds: plan.rest_before(1, 0), load_points: plan.rest_before(0, 1) };
     let facts = Facts {
         model: arms[0].server.model.clone(),
         max_failed: plan.max_failed,
-        course: Course::new(planned, plan.windows, arms.len() as u32, gap),
+        course: Course::new(planned, plan.windows, arms.len() as u32, rests),
     };
     Ok(Live::start(voice, plan.output.quiet || plan.output.json, facts)?)
 }

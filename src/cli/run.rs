@@ -368,6 +368,9 @@ run_args! {
     /// Rest between one round of all load points and the next [default: 0]
     #[arg(long, value_name = "SECONDS", help_heading = "Protocol")]
     gap_between_windows: Option<f64>,
+    /// Rest before each load point, also within a round; between rounds the longer of the two counts [default: 0]
+    #[arg(long, value_name = "SECONDS", help_heading = "Protocol")]
+    gap_between_cells: Option<f64>,
     /// Go on past the number of prompts until a window has lasted so long; in open loop the schedule goes on by the same
     /// law, all at once stays as it is [default: 0; 2 against the built-in mock]
     #[arg(long, value_name = "SECONDS", help_heading = "Protocol")]

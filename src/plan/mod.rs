@@ -111,6 +111,9 @@ pub struct Plan {
     pub sessions: Option<Sessions>,
     /// Rest between rounds.
     pub gap_between_windows_s: f64,
+    /// Rest before each load point, also within a round; between rounds the longer of the two counts.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub gap_between_cells_s: f64,
     /// A window goes on until it has lasted so long.
     pub min_duration_s: f64,
     /// `temperature`.
@@ -320,6 +323,11 @@ fn seconds(flag: &'static str, value: Option<f64>, default: f64, zero: bool) -> 
     span.map(|n| (s, n)).ok_or_else(|| range(flag, allowed, s))
 }
 
+/// What nobody asked for is not in the plan: its hash stays what it was.
+fn is_zero(s: &f64) -> bool {
+    *s == 0.0
+}
+
 impl Plan {
     /// The plan behind the flags. `environment` looks up variables.
     ///
@@ -368,6 +376,7 @@ impl Plan {
         let (drop, num_prompts) =
             survey.as_ref().map_or((drop, num_prompts), |s| (s.dropped_turns, s.turns - s.dropped_turns));
         let (gap_between_windows_s, _) = seconds("--gap-between-windows", args.gap_between_windows, 0.0, true)?;
+        let (gap_between_cells_s, _) = seconds("--gap-between-cells", args.gap_between_cells, 0.0, true)?;
         // a schedule with an end is as long as it is
         let goes_on = of_schedule.is_none() && captured.is_none();
         let (min_duration_s, min_duration) =
@@ -441,6 +450,7 @@ impl Plan {
             num_prompts,
             drop,
             gap_between_windows_s,
+            gap_between_cells_s,
             min_duration_s,
             temperature,
             top_p,
@@ -521,6 +531,7 @@ impl Plan {
             ("what is done on purpose".to_owned(), self.injections.is_empty()),
             ("other request fields".to_owned(), self.extra_body.is_empty() && !self.ignore_eos),
             (format!("windows of at least {} s", self.min_duration_s), self.min_duration_s == 0.0),
+            (format!("rests of {} s between loads", self.gap_between_cells_s), self.gap_between_cells_s == 0.0),
         ];
         let differences: Vec<String> = same.into_iter().filter(|(_, same)| !same).map(|(words, _)| words).collect();
         match differences.is_empty() {
@@ -563,6 +574,17 @@ impl Plan {
         let url = &self.interleave.as_ref()?.url;
         let target = TargetWords { base_url: Some(url.clone()), ..self.target.clone() };
         Some(Plan { base_url: url.clone(), target, interleave: None, ..self.clone() })
+    }
+
+    /// Rest before a window at load point `cell` of round `window`; none before the first.
+    pub fn rest_before(&self, window: u32, cell: usize) -> Nanos {
+        let s = match (window, cell) {
+            (0, 0) => 0.0,
+            (_, 0) => self.gap_between_windows_s.max(self.gap_between_cells_s),
+            _ => self.gap_between_cells_s,
+        };
+        // checked when the plan was made
+        Nanos::from_secs_f64(s).unwrap_or(Nanos::ZERO)
     }
 
     /// The order of the windows of two arms, from the plan's seed. None: there is one arm only.
@@ -887,6 +909,23 @@ mod tests {
             |a| a.stop_at_failed = Some(5),
         ];
         assert!(others.into_iter().all(|change| Plan::rules_hash(&rules(change)) != hash));
+    }
+
+    #[test]
+    fn load_points_and_rounds_are_rested_before() {
+        let of = |windows: f64, cells: f64| {
+            let plan = plan(|a| (a.gap_between_windows, a.gap_between_cells) = (Some(windows), Some(cells)));
+            let plan = plan.expect("ok");
+            [(0, 0), (0, 1), (1, 0), (1, 2)].map(|(window, cell)| plan.rest_before(window, cell).secs_f64())
+        };
+        assert_eq!(of(30.0, 0.0), [0.0, 0.0, 30.0, 0.0]);
+        assert_eq!(of(30.0, 5.0), [0.0, 5.0, 30.0, 5.0]);
+        assert_eq!(of(0.0, 5.0), [0.0, 5.0, 5.0, 5.0]);
+        let hash = |s: Option<f64>| plan(|a| a.gap_between_cells = s).expect("ok").hash("m");
+        assert_eq!(hash(None), hash(Some(0.0)));
+        assert_ne!(hash(None), hash(Some(1.0)));
+        let bad = plan(|a| a.gap_between_cells = Some(-1.0)).expect_err("refused").to_string();
+        assert!(bad.starts_with("--gap-between-cells must be"), "{bad}");
     }
 
     #[test]

@@ -280,3 +280,162 @@ fn refused(flag: &'static str, args: &RunArgs) -> Result<(), BadPlan> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Plan;
+    use super::*;
+    use crate::workload::Lengths;
+
+    fn plan(change: impl Fn(&mut RunArgs)) -> Result<Plan, BadPlan> {
+        let mut args = RunArgs { sessions: Some("2..6".to_owned()), ..RunArgs::default() };
+        change(&mut args);
+        Plan::from_args(&args, |_| None)
+    }
+
+    fn loads(plan: &Plan) -> Vec<&SessionLoad> {
+        plan.cells.iter().filter_map(|cell| if let Cell::Sessions(load) = cell { Some(load) } else { None }).collect()
+    }
+
+    #[test]
+    fn users_lead_so_many_sessions_each_window() {
+        let plan = plan(|a| a.think_time = Some("exp:2s".to_owned())).expect("ok");
+        let sessions = plan.sessions.clone().expect("sessions");
+        assert_eq!((sessions.num_sessions, sessions.drop_sessions), (30, 2));
+        let users: Vec<_> = loads(&plan).iter().map(|load| load.start.clone()).collect();
+        assert_eq!(users, [1, 4, 16].map(|concurrency| Start::Users { concurrency }));
+        for load in loads(&plan) {
+            assert_eq!((load.planned, load.kept, load.drop), (32, 30, 2));
+            assert_eq!(load.requests, plan.num_prompts + plan.drop, "requests are turns");
+            let window = load.recorded();
+            assert_eq!(window.sessions.and_then(|s| s.pause).as_deref(), Some("think time exponential, mean 2 s"));
+        }
+        let first: u64 = loads(&plan)[0]
+            .sessions(&plan.workload)
+            .expect("no file")
+            .take(2)
+            .map(|session| session.expect("no file").turns.len() as u64)
+            .sum();
+        assert_eq!(plan.drop, first, "warm-up are the turns of the first sessions");
+        assert_eq!(plan.trace_hash, sessions.survey.hash);
+        assert_eq!(plan.rules()["sessions"], serde_json::json!({"num_sessions": 30, "drop_sessions": 2}));
+        assert_eq!(plan.requests(), 3 * 2 * (plan.num_prompts + plan.drop));
+    }
+
+    #[test]
+    fn sessions_arrive_by_a_schedule() {
+        let of = |min_duration: f64| {
+            let plan = plan(|a| {
+                (a.session_rate, a.min_duration) = (Some(List(vec![2.0, f64::INFINITY])), Some(min_duration));
+            });
+            plan.expect("ok")
+        };
+        let plan = of(0.0);
+        let [steady, at_once] = loads(&plan)[..] else { panic!("two load points") };
+        let Start::Arrivals(open) = &steady.start else { panic!("a schedule") };
+        assert_eq!((open.requests, open.rate, open.arrivals, steady.planned), (32, Some(2.0), "poisson", 32));
+        assert_eq!((steady.slots, at_once.slots), (32, 32), "no session has two requests at once");
+        assert_eq!(steady.recorded().rate, Some(2.0));
+        // it goes on by the same law
+        let longer = of(60.0);
+        let long = loads(&longer)[0];
+        assert!(long.planned > 90 && long.requests > 3 * longer.num_prompts, "{} {}", long.planned, long.requests);
+        assert_eq!((longer.num_prompts, long.kept), (plan.num_prompts, 30));
+        let begun = long.sessions(&longer.workload).expect("no file").take(32).collect::<Vec<_>>();
+        let same = steady.sessions(&plan.workload).expect("no file").take(32).collect::<Vec<_>>();
+        assert!(begun.iter().zip(&same).all(|(a, b)| a.as_ref().ok() == b.as_ref().ok()));
+    }
+
+    #[test]
+    fn pauses_are_of_their_kind() {
+        let pause = |change: fn(&mut RunArgs)| loads(&plan(change).expect("ok"))[0].law.pause;
+        assert_eq!(pause(|_| {}), Pause::None);
+        assert_eq!(pause(|a| a.think_time = Some("0".to_owned())), Pause::None);
+        assert_eq!(pause(|a| a.turn_every = Some("6s".to_owned())), Pause::Every { ns: 6_000_000_000 });
+        let tools = |a: &mut RunArgs| {
+            (a.sessions, a.chain, a.tool_time) = (None, Some("10".to_owned()), Some("200ms".to_owned()));
+        };
+        let chain = plan(tools).expect("ok");
+        let law = loads(&chain)[0].law;
+        assert_eq!((law.kind, law.turns), (SessionKind::Chain, [10, 10]));
+        assert_eq!(law.pause, Pause::After(Span::Constant { ns: 200_000_000 }));
+    }
+
+    #[test]
+    fn estimates_follow_the_pace() {
+        let of = |change: fn(&mut RunArgs)| {
+            let plan = plan(|a| {
+                a.sessions = Some("4".to_owned());
+                change(a);
+            });
+            plan.expect("ok").sessions.expect("sessions").duration_s(2.0)
+        };
+        assert_eq!(of(|_| {}), 8.0);
+        assert_eq!(of(|a| a.think_time = Some("1s".to_owned())), 11.0);
+        assert_eq!(of(|a| a.turn_every = Some("6s".to_owned())), 20.0);
+        assert_eq!(of(|a| a.turn_every = Some("1s".to_owned())), 8.0, "replies take longer than the pace");
+    }
+
+    #[test]
+    fn what_does_not_go_with_sessions_is_refused_in_words() {
+        let said = |change: fn(&mut RunArgs)| plan(change).expect_err("refused").to_string();
+        let both = said(|a| a.chain = Some("10".to_owned()));
+        assert!(both.starts_with("--sessions and --chain do not go together"), "{both}");
+        for (change, words) in [
+            ((|a| a.sessions = Some("0".to_owned())) as fn(&mut RunArgs), "--sessions must be a number of turns"),
+            (|a| a.think_time = Some("soon".to_owned()), "--think-time must be a time like 500ms"),
+            (|a| a.turn_every = Some("0".to_owned()), "--turn-every must be a time above 0"),
+            (|a| a.tool_time = Some("1s".to_owned()), "--tool-time is for --chain"),
+            (|a| a.num_sessions = Some(0), "--num-sessions must be"),
+            (|a| a.num_sessions = Some(16_000_000), "at most 16,777,000 turns"),
+            (|a| a.num_prompts = Some(9), "say --num-sessions"),
+            (|a| a.drop = Some(9), "say --drop-sessions"),
+            (|a| a.endpoint = Some("/v1/completions".to_owned()), "use /v1/chat/completions"),
+            (|a| a.prompt_form = Some(Form::Ids), "a chat takes no token ids; leave it out"),
+            (|a| a.trace = Some("x".into()), "--trace"),
+            (|a| a.request_rate = Some(List(vec![1.0])), "say --session-rate"),
+            (|a| a.arrivals = Some("batch:1/1s".to_owned()), "say --session-rate"),
+            (|a| a.stages = Some(List(vec!["1s@1".to_owned()])), "say --session-rate"),
+            (|a| a.inject = vec!["spike".to_owned()], "--inject node-loss work"),
+            (|a| a.shard = Some("1/2".to_owned()), "give each host its own"),
+            (|a| a.cache = Some("repeat".to_owned()), "choose unique or shared-prefix:N"),
+            (|a| a.profile = Some(Profile::SeedV1), "that protocol has single requests"),
+            (|a| a.profile = Some(Profile::Tail), "say --num-sessions"),
+            (|a| a.extra_body = Some(r#"{"messages":[]}"#.to_owned()), "take messages out"),
+            (|a| a.extra_body = Some(r#"{"user":"me"}"#.to_owned()), "take user out"),
+            (|a| a.burstiness = Some(2.0), "--burstiness has no meaning without --session-rate"),
+            (|a| a.max_concurrency = Some(List(vec![0])), "--max-concurrency must be"),
+            (|a| a.session_rate = Some(List(vec![0.0])), "--session-rate must be"),
+            (
+                |a| {
+                    (a.session_rate, a.max_concurrency) = (Some(List(vec![1.0])), Some(List(vec![4])));
+                },
+                "leave one out",
+            ),
+            (
+                |a| (a.think_time, a.turn_every) = (Some("1s".to_owned()), Some("1s".to_owned())),
+                "--think-time and --turn-every do not go together",
+            ),
+            (
+                |a| (a.sessions, a.chain, a.turn_every) = (None, Some("3".to_owned()), Some("1s".to_owned())),
+                "--turn-every is for --sessions",
+            ),
+            (|a| (a.sessions, a.tool_time) = (None, Some("1s".to_owned())), "has no meaning without --chain"),
+            (|a| (a.sessions, a.think_time) = (None, Some("1s".to_owned())), "has no meaning without --sessions"),
+            (|a| (a.sessions, a.session_rate) = (None, Some(List(vec![1.0]))), "without --sessions or --chain"),
+        ] {
+            let words_of = said(change);
+            assert!(words_of.contains(words), "{words}: {words_of}");
+        }
+        assert!(plan(|a| a.inject = vec!["node-loss".to_owned()]).is_ok());
+        assert!(plan(|a| a.at = vec!["20s=true".to_owned()]).is_ok());
+        assert!(plan(|a| a.cache = Some("shared-prefix:5".to_owned())).is_ok());
+    }
+
+    #[test]
+    fn an_injected_loss_brings_no_rate_along() {
+        let plan = plan(|a| a.inject = vec!["node-loss".to_owned()]).expect("ok");
+        assert_eq!((loads(&plan).len(), plan.min_duration_s), (3, 60.0));
+        assert!(matches!(plan.workload.lengths, Lengths::SeedMix { .. }));
+    }
+}

@@ -358,6 +358,29 @@ mod tests {
     }
 
     #[test]
+    fn conversations_come_back_whole_and_short_ones_are_left_out() {
+        let line = |turns: usize| {
+            let said: String = (0..turns)
+                .map(|i| {
+                    format!("{{\"from\":\"human\",\"value\":\"{turns} {i}\"}},{{\"from\":\"gpt\",\"value\":\"ok\"}},")
+                })
+                .collect();
+            format!("{{\"conversations\":[{}]}}\n", said.trim_end_matches(','))
+        };
+        let chats = file(&[1, 2, 3, 5].map(line).concat());
+        let dataset = Dataset::open(chats.path(), Format::ShareGptSessions([2, 3])).expect("lines");
+        assert!(dataset.is_of_sessions() && dataset.entries == 3);
+        assert_eq!(dataset.dropped, BTreeMap::from([("fewer than 2 questions with an answer".to_owned(), 1)]));
+        assert_eq!([0, 1, 2].map(|place| dataset.turns(place)), [2, 3, 3], "cut to the most");
+        let turns = dataset.conversation(1).expect("there");
+        assert_eq!(turns.len(), 3);
+        assert_eq!(turns[0], dataset.entry(1).expect("there"));
+        let lists = file("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}\n");
+        let none = Dataset::open(lists.path(), Format::JsonlSessions([2, 3])).expect_err("refused").to_string();
+        assert!(none.contains("1 with fewer than 2 messages of a user"), "{none}");
+    }
+
+    #[test]
     fn a_file_that_changes_is_noticed() {
         let mut file = file(&prompts(3));
         let dataset = Dataset::open(file.path(), LINES).expect("lines");

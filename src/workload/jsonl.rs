@@ -237,7 +237,58 @@ mod tests {
         assert!(read("[1]", CHAT).is_err());
     }
 
+    fn session(line: &Value, at_most: u32) -> Result<Vec<Entry>, String> {
+        read_session(&line.to_string(), at_most)
+    }
+
+    fn messages(of: &[(&str, &str)]) -> Value {
+        of.iter().map(|(role, text)| json!({"role": role, "content": text})).collect()
+    }
+
+    #[test]
+    fn turns_are_what_a_user_says() {
+        let list = messages(&[
+            ("system", "be brief"),
+            ("user", "how are you"),
+            ("assistant", "fine"),
+            ("user", "bye now"),
+            ("assistant", "bye"),
+        ]);
+        let line = json!({"id": 1, "model": "m", "max_tokens": 9, "messages": list});
+        let entries = session(&line, 6).expect("turns");
+        let first = json!({"messages": list.as_array().expect("list")[..2]});
+        assert_eq!(entries[0].content, Content::Body(first.as_object().expect("o").clone()));
+        assert_eq!(entries[1].content, Content::Text("bye now".to_owned()));
+        let lengths: Vec<_> = entries.iter().map(|e| (e.prompt_words, e.output_tokens)).collect();
+        assert_eq!(lengths, [(5, Some(9)), (2, Some(9))]);
+        assert_eq!(session(&line, 1).expect("turns").len(), 1);
+        let wrapped = json!({"custom_id": "1", "body": {"messages": list}, "output_tokens": 4});
+        assert_eq!(session(&wrapped, 6).expect("turns")[1].output_tokens, Some(4));
+    }
+
+    #[test]
+    fn lines_that_are_no_session_say_why() {
+        let said = |line: Value| session(&line, 6).expect_err("refused");
+        assert!(said(json!({"prompt": "a"})).contains("a session needs several turns"));
+        let two = said(json!({"messages": messages(&[("user", "a"), ("user", "b")])}));
+        assert!(two.contains("follow each other"), "{two}");
+        assert!(said(json!({"messages": messages(&[("assistant", "a")])})).contains("\"assistant\" where"));
+        assert!(said(json!({"messages": messages(&[("user", "a"), ("tool", "b")])})).contains("\"tool\""));
+        assert!(said(json!({"messages": messages(&[("user", " ")])})).contains("is empty"));
+        let picture = json!({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]});
+        assert!(said(picture).contains("not plain text"));
+        let tools = json!({"messages": messages(&[("user", "a")]), "tools": []});
+        assert!(said(tools).starts_with("\"tools\" cannot be kept"));
+        assert!(said(json!({"messages": [], "output_tokens": 0})).contains("must be a number"));
+        assert_eq!(session(&json!({"messages": []}), 6), Ok(Vec::new()));
+    }
+
     proptest! {
+        #[test]
+        fn no_session_is_too_strange(line in "[\\[\\]{}\":, a-z0-9]{0,60}") {
+            let _ = read_session(&line, 3);
+        }
+
         #[test]
         fn every_prompt_comes_back(prompt in "\\PC{1,80}", output in proptest::option::of(1_u64..MAX_TOKENS)) {
             prop_assume!(!prompt.trim().is_empty());

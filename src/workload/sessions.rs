@@ -313,3 +313,195 @@ impl SessionLaw {
         std::iter::repeat_with(move || from + below(&mut rng, u64::from(to - from) + 1) as u32)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Lengths;
+    use super::*;
+    use proptest::prelude::*;
+
+    const S: u64 = 1_000_000_000;
+
+    fn law(turns: [u32; 2], pause: Pause) -> SessionLaw {
+        SessionLaw { kind: SessionKind::Chat, turns, pause }
+    }
+
+    fn mix() -> Workload {
+        Workload::new(Lengths::seed_mix(), 1.0, 7, None).expect("in range")
+    }
+
+    fn made(workload: &Workload, law: &SessionLaw, n: usize) -> Vec<SessionShape> {
+        let sessions = workload.sessions(law, 2, 30).expect("no file").take(n);
+        sessions.collect::<io::Result<_>>().expect("no file")
+    }
+
+    #[test]
+    fn pauses_are_read_and_said_again() {
+        for (text, span, words) in [
+            ("2s", Span::Constant { ns: 2 * S }, "think time 2 s"),
+            ("500ms", Span::Constant { ns: S / 2 }, "think time 0.5 s"),
+            ("exp:2", Span::Exponential { mean_ns: 2 * S }, "think time exponential, mean 2 s"),
+            ("uniform:1s..3s", Span::Uniform { from_ns: S, to_ns: 3 * S }, "think time uniform, 1 to 3 s"),
+            (
+                "lognormal:2m/1s",
+                Span::LogNormal { mean_ns: 120 * S, sd_ns: S },
+                "think time log-normal, mean 120 s, standard deviation 1 s",
+            ),
+        ] {
+            assert_eq!(Span::parse(text), Some(span), "{text}");
+            assert_eq!(Pause::After(span).words(SessionKind::Chat).as_deref(), Some(words));
+        }
+        for bad in [
+            "",
+            "x",
+            "-1s",
+            "exp:0",
+            "exp",
+            "uniform:3s..1s",
+            "uniform:1s",
+            "lognormal:2s",
+            "lognormal:0/1",
+            "gamma:2s",
+            "367d",
+        ] {
+            assert_eq!(Span::parse(bad), None, "{bad}");
+        }
+        assert_eq!(Pause::None.words(SessionKind::Chat), None);
+        let tools = Pause::After(Span::Constant { ns: S }).words(SessionKind::Chain);
+        assert_eq!(tools.as_deref(), Some("tool time 1 s"));
+        let pace = Pause::Every { ns: 6 * S }.words(SessionKind::Chat);
+        assert_eq!(pace.as_deref(), Some("a turn every 6 s"));
+    }
+
+    #[test]
+    fn numbers_of_turns_are_read() {
+        assert_eq!((turns("4"), turns("2..6"), turns(" 1 .. 1000 ")), (Some([4, 4]), Some([2, 6]), Some([1, 1000])));
+        for bad in ["", "0", "6..2", "0..3", "1..1001", "2-6", "x..3", "..", "2..", "-1"] {
+            assert_eq!(turns(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn drawn_pauses_have_their_mean_and_deviation() {
+        let moments = |span: Span| {
+            let mut rng = Pcg64::new(7, PAUSES);
+            let n = 20_000;
+            let drawn: Vec<f64> = (0..n).map(|_| span.draw(&mut rng).secs_f64()).collect();
+            let mean = drawn.iter().sum::<f64>() / f64::from(n);
+            let variance = drawn.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / f64::from(n - 1);
+            (mean, variance.sqrt())
+        };
+        for (span, mean, sd) in [
+            (Span::Constant { ns: 2 * S }, 2.0, 0.0),
+            (Span::Exponential { mean_ns: 2 * S }, 2.0, 2.0),
+            (Span::Uniform { from_ns: S, to_ns: 3 * S }, 2.0, 1.0 / 3.0_f64.sqrt()),
+            (Span::LogNormal { mean_ns: 2 * S, sd_ns: S }, 2.0, 1.0),
+        ] {
+            let (found, deviation) = moments(span);
+            // five standard errors of the mean, and as wide a margin for the deviation
+            assert!((found - mean).abs() < 5.0 * (sd + 1e-9) / 20_000_f64.sqrt(), "{span}: mean {found}");
+            assert!((deviation - sd).abs() < 0.06 * sd + 1e-9, "{span}: standard deviation {deviation}");
+        }
+        let mut rng = Pcg64::new(7, PAUSES);
+        let endless = Span::LogNormal { mean_ns: LONGEST_NS, sd_ns: LONGEST_NS };
+        assert!((0..100).all(|_| endless.draw(&mut rng).ns() <= LONGEST_NS));
+    }
+
+    #[test]
+    fn numbers_of_turns_and_pauses_are_pinned() {
+        // golden vectors: what seed 7 means, in every release
+        let law = law([2, 6], Pause::After(Span::Exponential { mean_ns: 2 * S }));
+        let sessions = made(&mix(), &law, 6);
+        let turns: Vec<usize> = sessions.iter().map(|s| s.turns.len()).collect();
+        let pauses: Vec<u64> = sessions[0].turns.iter().map(|turn| turn.pause.ns()).collect();
+        assert_eq!((turns, pauses), (GOLDEN_TURNS.to_vec(), GOLDEN_PAUSES.to_vec()));
+    }
+
+    const GOLDEN_TURNS: [usize; 6] = [6, 6, 5, 3, 2, 4];
+    const GOLDEN_PAUSES: [u64; 6] = [0, 353520514, 1000882622, 1989456585, 73427296, 5962908666];
+
+    #[test]
+    fn turns_take_the_lengths_of_the_workload_in_order() {
+        let law = law([2, 6], Pause::None);
+        let (workload, sessions) = (mix(), made(&mix(), &law, 40));
+        let survey = workload.survey(&law, 2, 30).expect("no file");
+        let numbers: Vec<u64> = sessions.iter().map(|s| s.turns.len() as u64).collect();
+        assert_eq!(survey.turns, numbers[..32].iter().sum::<u64>());
+        assert_eq!(survey.dropped_turns, numbers[..2].iter().sum::<u64>());
+        assert!(numbers.iter().all(|n| (2..=6).contains(n)) && numbers.contains(&2) && numbers.contains(&6));
+        let (drop, kept) = (survey.dropped_turns, survey.turns - survey.dropped_turns);
+        let in_order = workload.shapes(drop, kept).expect("no file").map(|shape| shape.expect("no file"));
+        let turns = sessions.iter().flat_map(|s| &s.turns).map(|turn| turn.shape.clone());
+        assert!(turns.eq(in_order.take(numbers.iter().sum::<u64>() as usize)), "shares are exact among kept turns");
+        assert!(sessions.iter().flat_map(|s| &s.turns).all(|turn| turn.pause == Nanos::ZERO));
+        assert_eq!(made(&workload, &law, 40), sessions, "each time the same");
+    }
+
+    #[test]
+    fn a_survey_counts_what_was_said_before() {
+        let lengths = Lengths::Random { input_len: 10, output_len: 3, range_ratio: 0.0 };
+        let workload = Workload::new(lengths, 1.0, 7, None).expect("in range");
+        let law = law([3, 3], Pause::Every { ns: 6 * S });
+        let survey = workload.survey(&law, 1, 3).expect("no file");
+        assert_eq!((survey.sessions, survey.turns, survey.dropped_turns), (4, 12, 3));
+        // 10, then 10 + 3 + 10, then 36
+        assert_eq!(
+            (survey.mean_message_tokens, survey.mean_prompt_tokens, survey.mean_output_tokens),
+            (10.0, 23.0, 3.0)
+        );
+        assert_eq!((survey.last_prompt_tokens, survey.mean_pauses_s), ((36.0, 36), 12.0));
+    }
+
+    #[test]
+    fn the_hash_names_turns_lengths_and_pauses() {
+        let of = |turns, pause, seed| {
+            let workload = Workload { seed, ..mix() };
+            workload.survey(&law(turns, pause), 2, 9).expect("no file").hash
+        };
+        let base = of([2, 4], Pause::None, 7);
+        assert_eq!(base, of([2, 4], Pause::None, 7));
+        let others = [
+            of([3, 3], Pause::None, 7),
+            of([2, 4], Pause::Every { ns: S }, 7),
+            of([2, 4], Pause::After(Span::Exponential { mean_ns: S }), 7),
+            of([2, 4], Pause::None, 8),
+        ];
+        assert!(!others.contains(&base));
+    }
+
+    proptest! {
+        #[test]
+        fn no_words_are_too_strange(text in "[a-z0-9:/.,-]{0,30}") {
+            let _ = (Span::parse(&text), turns(&text));
+        }
+
+        #[test]
+        fn every_span_comes_back(kind in 0..4_u8, a in 1_u64..1_000_000, b in 0_u64..1_000_000) {
+            let (low, high) = (a.min(b), a.max(b));
+            let text = match kind {
+                0 => format!("{a}ms"),
+                1 => format!("exp:{a}ms"),
+                2 => format!("uniform:{low}ms..{high}ms"),
+                _ => format!("lognormal:{a}ms/{b}ms"),
+            };
+            const MS: u64 = 1_000_000;
+            let span = match kind {
+                0 => Span::Constant { ns: a * MS },
+                1 => Span::Exponential { mean_ns: a * MS },
+                2 => Span::Uniform { from_ns: low * MS, to_ns: high * MS },
+                _ => Span::LogNormal { mean_ns: a * MS, sd_ns: b * MS },
+            };
+            prop_assert_eq!(Span::parse(&text), Some(span));
+        }
+
+        #[test]
+        fn the_first_turn_has_no_pause_and_all_lie_inside(from in 1_u32..9, more in 0_u32..9, seed: u64) {
+            let law = law([from, from + more], Pause::After(Span::Uniform { from_ns: S, to_ns: 2 * S }));
+            for session in made(&Workload { seed, ..mix() }, &law, 20) {
+                prop_assert!((from..=from + more).contains(&(session.turns.len() as u32)));
+                prop_assert_eq!(session.turns[0].pause, Nanos::ZERO);
+                prop_assert!(session.turns[1..].iter().all(|turn| (S..=2 * S).contains(&turn.pause.ns())));
+            }
+        }
+    }
+}

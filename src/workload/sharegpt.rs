@@ -300,6 +300,33 @@ mod tests {
         assert_eq!(of(json!([{"from": "human", "value": "a"}, {"from": "gpt"}])), Unusable::EmptyAnswer);
     }
 
+    #[test]
+    fn a_session_has_the_exchanges_that_follow_each_other() {
+        let turns = |froms: &[(&str, &str)]| {
+            let list: Vec<Value> = froms.iter().map(|(from, value)| json!({"from": from, "value": value})).collect();
+            json!({"conversations": list}).to_string()
+        };
+        let four = turns(&[
+            ("system", "s"),
+            ("human", "a"),
+            ("gpt", "1 2"),
+            ("human", "b c"),
+            ("gpt", "3"),
+            ("human", "d"),
+            ("gpt", " "),
+            ("human", "e"),
+            ("gpt", "4"),
+        ]);
+        let of = |turns| read_session(four.as_bytes(), turns).expect("a conversation");
+        let found = of([2, 6]).expect("usable");
+        let said = |prompt: &str, answer_words| Content::Conversation { prompt: prompt.to_owned(), answer_words };
+        let contents: Vec<Content> = found.into_iter().map(|entry| entry.content).collect();
+        assert_eq!(contents, [said("a", 2), said("b c", 1)], "what follows an empty answer is another conversation");
+        assert_eq!(of([1, 1]).expect("usable").len(), 1, "cut to the most");
+        assert_eq!(of([3, 6]), Err(Unusable::TooShort(3)));
+        assert_eq!(Unusable::TooShort(3).to_string(), "fewer than 3 questions with an answer");
+    }
+
     fn objects(text: &[u8], buffer: usize) -> Result<Vec<(u64, u64, String)>, String> {
         let path = Path::new("f");
         let source = BufReader::with_capacity(buffer, text);

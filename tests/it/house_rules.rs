@@ -200,8 +200,9 @@ fn reads_datasets(path: &str) -> bool {
 }
 
 fn pure_modules_ask_nobody(s: &Source) -> Vec<String> {
-    // the reader of raw files, and what makes them for tests
-    let reads_files = ["src/analysis/summary/raw_files.rs", "src/analysis/specimen.rs"].contains(&s.path.as_str())
+    // the reader of raw files, what makes them for tests, and what hands on the faults of files that sessions come from
+    let reads_files = ["src/analysis/summary/raw_files.rs", "src/analysis/specimen.rs", "src/campaign/conduct.rs"]
+        .contains(&s.path.as_str())
         || reads_datasets(&s.path);
     if !is_pure(&s.path) || s.path.ends_with("tests.rs") {
         return Vec::new();
