@@ -66,7 +66,8 @@ impl RequestMetric {
 pub enum WindowFigure {
     /// A percentile of a request's metric or of its gaps, in ms: at most.
     Percentile {
-        /// `ttft`, `ttfo`, `e2e`, `gap`, `stall`, `tpot`, `ntpot`.
+        /// `ttft`, `ttfo`, `e2e`, `gap`, `stall`, `tpot`, `ntpot`; of sessions `session` (from first due to last token) and
+        /// `waited` (of that without the pauses).
         metric: String,
         /// `p50` to `p999`.
         percentile: String,
@@ -110,7 +111,7 @@ impl TryFrom<String> for WindowFigure {
     type Error = BadGoals;
 
     fn try_from(name: String) -> Result<Self, BadGoals> {
-        let metrics = ["ttft", "ttfo", "e2e", "gap", "stall", "tpot", "ntpot"];
+        let metrics = ["ttft", "ttfo", "e2e", "gap", "stall", "tpot", "ntpot", "session", "waited"];
         let percentiles = ["p50", "p90", "p95", "p99", "p999"];
         match (name.as_str(), name.split_once('.')) {
             ("failed", _) => Ok(WindowFigure::Failed),
@@ -136,8 +137,8 @@ pub enum BadGoals {
     Request(String),
     /// No such figure.
     #[error(
-        "no goal can be set on {0:?}; a window has METRIC.PERCENTILE like ttft.p99 (ttft, ttfo, e2e, gap, stall, tpot, ntpot; \
-         p50, p90, p95, p99, p999), failed, output_tokens_per_s, requests_per_s and recovery_s"
+        "no goal can be set on {0:?}; a window has METRIC.PERCENTILE like ttft.p99 (ttft, ttfo, e2e, gap, stall, tpot, ntpot, \
+         of sessions session and waited; p50, p90, p95, p99, p999), failed, output_tokens_per_s, requests_per_s and recovery_s"
     )]
     Window(String),
     /// A limit that is none.
@@ -253,6 +254,7 @@ mod tests {
         }
         assert!(said(flags("e2e:1,e2el:2")).contains("two goals on e2e"));
         assert!(said(Goals::new(Some("[window]\n\"ttft.p98\" = 1"), &[])).contains("ttft.p98"));
+        assert!(Goals::new(Some("[window]\n\"session.p95\" = 9000\n\"waited.p95\" = 900"), &[]).is_ok());
         assert!(said(Goals::new(Some("share = 2"), &[])).contains("share"));
         assert!(said(Goals::new(Some("shares = 1"), &[])).contains("shares"));
         assert!(said(Goals::new(Some("[request"), &[])).contains("request"));

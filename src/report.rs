@@ -24,6 +24,7 @@ pub mod picture;
 pub mod quantity;
 pub mod saturation;
 mod server;
+pub mod sessions;
 pub mod side_by_side;
 mod steady;
 pub mod terminal;

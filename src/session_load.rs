@@ -50,7 +50,7 @@ impl SessionLoad {
     pub fn sessions<'a>(
         &self,
         workload: &'a Workload,
-    ) -> io::Result<Box<dyn Iterator<Item = io::Result<SessionShape>> + 'a>> {
+    ) -> io::Result<Box<dyn Iterator<Item = io::Result<SessionShape>> + Send + 'a>> {
         workload.sessions(&self.law, self.drop, self.kept)
     }
 

@@ -18,6 +18,7 @@ mod labels;
 mod ledger;
 mod raw;
 mod server;
+mod sessions;
 mod steady;
 #[cfg(test)]
 mod tests;
@@ -232,10 +233,14 @@ fn cells(raw: &Raw) -> Vec<Value> {
     let cell = |(cell, indices): (u64, Vec<usize>)| {
         let load = &raw.windows[indices[0]]["load"];
         let windows: Vec<Value> = indices.iter().map(|i| raw.figures[i].clone()).collect();
+        let mut asked = json!({"model": load["model"], "concurrency": load["concurrency"],
+            "rate": load["rate"].as_f64(), "arrivals": load["arrivals"]});
+        if load["sessions"].is_object() {
+            asked["sessions"] = load["sessions"].clone();
+        }
         json!({
             "cell": cell,
-            "load": {"model": load["model"], "concurrency": load["concurrency"], "rate": load["rate"].as_f64(),
-                     "arrivals": load["arrivals"]},
+            "load": asked,
             "windows": windows,
             "noise": noise(&windows),
         })

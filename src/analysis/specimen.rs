@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use crate::rundir::chain::Chain;
 use crate::rundir::health::HealthRow;
-use crate::rundir::row::{Chunk, Outcome, Phase, Row, RowError, Stamp, StampSource, TokensSource};
+use crate::rundir::row::{Chunk, Outcome, Phase, Row, RowError, Stamp, StampSource, TokensSource, Turn};
 use crate::rundir::scrape::{Moment, ScrapeRow};
-use crate::rundir::window::{Counters, Load, LoadModel, WindowRow, WorkerShare};
+use crate::rundir::window::{Counters, Load, LoadModel, SessionKind, Sessions, WindowRow, WorkerShare};
 
 /// A run directory before it is written.
 pub(crate) struct Specimen {
@@ -348,5 +348,86 @@ impl Specimen {
         };
         let rows = (0..requests).map(row).collect();
         Specimen { plan: json!({}), windows: vec![(bounds, rows)], health: Vec::new(), scrapes: Vec::new() }
+    }
+}
+
+/// A place in a session.
+pub(crate) fn turn(id: u64, turn: u32, turns: u32, after: Option<u64>) -> Turn {
+    Turn { id, turn, turns, user: Some(0), after, pause: 0, message_tokens: 20, reply_sha256: Some("0".repeat(64)) }
+}
+
+/// Think time in the specimens of sessions.
+pub(crate) const THINK: u64 = 7 * MS;
+
+impl Specimen {
+    /// Sessions of two to four turns, two windows of them, the first four of a window dropped: by three users, or (`users`
+    /// None) arriving every 40 ms. Prompts grow by reply and message of 20 tokens, and of what was said before all but 4
+    /// tokens are cached. Session 17 fails in its second turn, the last one is cut off in its last.
+    pub(crate) fn sessions(users: Option<u32>, sessions: u64) -> Specimen {
+        let mut specimen = Specimen::two_windows_of(30);
+        let turns_of = |id: u64| 2 + (id % 3) as u32;
+        for (bounds, rows) in &mut specimen.windows {
+            rows.clear();
+            let mut free: Vec<(u64, Option<u64>)> = vec![(bounds.opened, None); users.unwrap_or(1) as usize];
+            let (mut trace_id, mut closed) = (0, bounds.opened);
+            for id in 0..sessions {
+                let user = (0..free.len()).min_by_key(|user| free[*user].0).unwrap_or_default();
+                let (mut due, mut after) = match users {
+                    Some(_) => free[user],
+                    None => (bounds.opened + id * 40 * MS, None),
+                };
+                let (turns, mut history) = (turns_of(id), 0);
+                for place in 0..turns {
+                    let mut row = request(trace_id + u64::from(place), due);
+                    row.window = bounds.window;
+                    row.phase = if id < 4 { Phase::Warmup } else { Phase::Measured };
+                    row.session = Some(Turn {
+                        user: users.map(|_| user as u32),
+                        pause: if place == 0 { 0 } else { THINK },
+                        ..turn(id, place, turns, after)
+                    });
+                    row.nonce = format!("n{}", row.trace_id);
+                    shift_answer(&mut row, (id * 5 + u64::from(place) * 3) % 11 * 400 * US);
+                    row.asked_prompt_tokens = history + 20;
+                    (row.prompt_tokens, row.cached_tokens) =
+                        (Some(history + 22), Some(u64::saturating_sub(history, 4)));
+                    history += 25;
+                    let end = row.end.map_or(due, |end| end.arrived.unwrap_or(end.seen));
+                    let last = id + 1 == sessions && place + 1 == turns;
+                    if id == 17 && place == 1 {
+                        row = failed(row, "transport");
+                    } else if last {
+                        (row.outcome, row.end, row.done) = (Outcome::Censored, None, None);
+                        (row.completion_tokens, row.finish_reason) = (None, None);
+                    }
+                    let over = row.outcome != Outcome::Ok;
+                    rows.push(row);
+                    free[user] = (end, Some(end));
+                    (due, after, closed) = (end + THINK, Some(end), closed.max(end));
+                    if over {
+                        break;
+                    }
+                }
+                trace_id += u64::from(turns);
+            }
+            bounds.closed = closed + MS;
+            bounds.drop = (0..4).map(|id| u64::from(turns_of(id))).sum();
+            bounds.planned = trace_id;
+            bounds.load = Load {
+                model: if users.is_some() { LoadModel::Closed } else { LoadModel::Open },
+                concurrency: users,
+                rate: if users.is_some() { None } else { Some(25.0) },
+                arrivals: None,
+                sessions: Some(Sessions {
+                    kind: if users.is_some() { SessionKind::Chat } else { SessionKind::Chain },
+                    turns: [2, 4],
+                    pause: Some("think time 7 ms".into()),
+                    paced: false,
+                    planned: sessions,
+                    drop: 4,
+                }),
+            };
+        }
+        specimen
     }
 }

@@ -20,6 +20,7 @@ pub(super) mod raw_files;
 #[cfg(test)]
 mod reported_faults_tests;
 mod server;
+mod sessions;
 mod steady;
 #[cfg(test)]
 mod tests;

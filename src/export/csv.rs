@@ -167,6 +167,13 @@ fn request_columns() -> Vec<String> {
             "begins",
             "prompt_sha256",
             "server_timings",
+            "session",
+            "turn",
+            "turns",
+            "user",
+            "after",
+            "pause",
+            "turnaround",
         ]
         .map(str::to_owned),
     );
@@ -240,6 +247,14 @@ fn request(row: &Row, valid: bool) -> Vec<String> {
     line.push(optional(&row.begins));
     line.push(text(&row.prompt_sha256));
     line.push(row.server_timings.as_ref().map(|timings| text(&timings.to_string())).unwrap_or_default());
+    let turn = row.session.as_ref();
+    line.push(number(turn.map(|turn| turn.id)));
+    line.push(number(turn.map(|turn| turn.turn)));
+    line.push(number(turn.map(|turn| turn.turns)));
+    line.push(number(turn.and_then(|turn| turn.user)));
+    line.push(number(turn.and_then(|turn| turn.after)));
+    line.push(number(turn.map(|turn| turn.pause)));
+    line.push(number(definitions::sessions::turnaround(row)));
     line
 }
 
@@ -354,7 +369,8 @@ fn figures(of: &Campaign, bounds: &WindowRow, table: &mut Table) -> anyhow::Resu
         mark: String::new(),
     });
     let mut found: Vec<Figure> = plain.collect();
-    for (metric, column, of) in published::distributions(&window.metrics) {
+    let metrics = published::distributions(&window.metrics);
+    for (metric, column, of) in metrics.into_iter().chain(published::of_sessions(window)) {
         found.extend(of_distribution(window, metric, column, of));
         for (class, of) in &of.per_class {
             found.extend(of_distribution(window, &format!("{metric}/{class}"), column, of));

@@ -119,7 +119,8 @@ fn samples(of: &Campaign, bounds: &WindowRow, window: &Window, page: &mut Page) 
     for (class, n) in by_error {
         put(FAILED, &[("class", class)], Some(*n as f64));
     }
-    for (metric, column, distribution) in published::distributions(&window.metrics) {
+    let metrics = published::distributions(&window.metrics);
+    for (metric, column, distribution) in metrics.into_iter().chain(published::of_sessions(window)) {
         let named = [("metric", metric), ("column", column)];
         for known in published::percentiles(distribution) {
             let labels = [&named[..], &[("quantile", known.quantile)]].concat();

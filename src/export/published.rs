@@ -33,6 +33,20 @@ pub fn distributions(metrics: &Metrics) -> Vec<(&'static str, &'static str, &Dis
     found.into_iter().filter_map(|(metric, column, of)| Some((metric, column, of?))).collect()
 }
 
+/// The same of its sessions; turn by turn they stand in `run.json` alone.
+pub fn of_sessions(window: &Window) -> Vec<(&'static str, &'static str, &Distribution)> {
+    let Some(found) = &window.sessions else { return Vec::new() };
+    let all = [
+        ("session", "value", found.duration.as_ref()),
+        ("waited", "gross", found.waited.gross.as_ref()),
+        ("waited", "tare", found.waited.tare.as_ref()),
+        ("waited", "net", found.waited.net.as_ref()),
+        ("waited", "due", found.waited.due.as_ref()),
+        ("turnaround", "value", found.turnaround.as_ref()),
+    ];
+    all.into_iter().filter_map(|(metric, column, of)| Some((metric, column, of?))).collect()
+}
+
 /// A percentile with all that is known of it, in ms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Known {

@@ -24,10 +24,15 @@
 //!   slot became free, so there they are near 0 where vLLM, which hands all over at once, has the whole wait.
 //! - Percentiles are numpy's whatever n is, standard deviations over n. Where nothing was answered, vLLM's figures are 0.
 //! - A reply that was not streamed is one chunk at its end: TTFT is E2EL.
+//! - **Conversations** (`mode` and what follows it) have the keys of the Rust front end (`multi-turn`); the Python one has none.
+//!   There every conversation has the same number of turns and the same delay: here the most turns and the mean pause. A
+//!   conversation that was cut off by the end of the window counts as failed.
 //! - `request_goodput` is null, as without `--goodput`: its limits would be held against other stamps than those that the
 //!   goals of the plan were fixed for.
 //!
 //! Keys that begin with `tarebench_` stand where `--metadata` puts its own; `tarebench_marks` has what `run.json` withholds.
+
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
@@ -36,7 +41,7 @@ use super::terms::{self, Term};
 use super::{Exported, Exporter, file_part, marks, numpy};
 use crate::campaign::timestamp;
 use crate::reading::printable;
-use crate::rundir::row::{Outcome, Row};
+use crate::rundir::row::{Outcome, Row, Turn};
 
 /// `--metric-percentiles`, in percent.
 const PERCENTILES: [(u32, usize); 4] = [(50, 1), (90, 10), (95, 20), (99, 100)];
@@ -246,6 +251,9 @@ fn document(of: &Campaign, window: &MeasuredWindow) -> (String, Map<String, Valu
     put("max_output_tokens_per_s", json!(chunk_peak));
     put("max_concurrent_requests", json!(request_peak));
     put("rtfx", json!(0.0));
+    for (key, value) in multi_turn(window, of.started_monotonic_ns()) {
+        put(key, value);
+    }
     for (name, of) in values.named() {
         put(&format!("mean_{name}_ms"), json!(numpy::mean(of) * 1e3));
         put(&format!("median_{name}_ms"), json!(numpy::percentile(of, 50.0) * 1e3));
@@ -290,6 +298,70 @@ fn metadata(of: &Campaign, window: &MeasuredWindow, replies: &[Reply]) -> Vec<(&
         ("tarebench_censored", json!(censored)),
         ("tarebench_output_lens_from_events", json!(from_events)),
     ]
+}
+
+/// What the Rust front end of `vllm bench serve` writes of conversations beside the figures of all turns
+/// (`rust/src/bench`, mode `multi-turn`): the kept sessions of this window. Nothing where requests stand alone.
+fn multi_turn(window: &MeasuredWindow, origin: u64) -> Vec<(&'static str, Value)> {
+    let bounds = &window.bounds;
+    let Some(asked) = &bounds.load.sessions else { return Vec::new() };
+    let mut by_session: BTreeMap<u64, Vec<(&Turn, &Row)>> = BTreeMap::new();
+    let mut by_turn: BTreeMap<u32, Vec<Reply>> = BTreeMap::new();
+    for row in requests(window) {
+        let Some(turn) = &row.session else { continue };
+        by_session.entry(turn.id).or_default().push((turn, row));
+        by_turn.entry(turn.turn).or_default().push(reply(row, origin));
+    }
+    let whole = |turns: &[(&Turn, &Row)]| {
+        turns.iter().all(|(turn, row)| row.outcome == Outcome::Ok && turn.turns as usize == turns.len())
+    };
+    let completed = by_session.values().filter(|turns| whole(turns)).count();
+    let mean = |of: &mut dyn Iterator<Item = f64>| numpy::mean(&of.collect::<Vec<f64>>());
+    // from the first start to the last end, pauses included
+    let lasted = |turns: &Vec<(&Turn, &Row)>| {
+        let from = turns.iter().map(|(_, row)| start(row)).min().unwrap_or_default();
+        let ends = turns.iter().filter_map(|(_, row)| row.end.or(row.last_token)).map(|stamp| stamp.seen);
+        ends.max().unwrap_or(from).saturating_sub(from) as f64 / 1e6
+    };
+    let pauses = by_session.values().flatten().filter(|(turn, _)| turn.turn > 0);
+    let seconds = duration(window);
+    let per_turn = by_turn.iter().map(|(place, replies)| turn_metrics(*place, replies, seconds)).collect::<Vec<_>>();
+    vec![
+        ("mode", json!("multi-turn")),
+        ("num_conversations", json!(by_session.len())),
+        ("turns_per_conversation", json!(asked.turns[1])),
+        ("multi_turn_concurrency", json!(bounds.load.concurrency)),
+        ("inter_turn_delay_ms", json!(mean(&mut pauses.map(|(turn, _)| turn.pause as f64 / 1e6)))),
+        ("conversations_completed", json!(completed)),
+        ("conversations_failed", json!(by_session.len() - completed)),
+        ("avg_turns_completed", json!(mean(&mut by_session.values().map(|turns| turns.len() as f64)))),
+        ("avg_conversation_duration_ms", json!(mean(&mut by_session.values().map(lasted)))),
+        ("per_turn_metrics", Value::Array(per_turn)),
+    ]
+}
+
+/// The figures of one turn of all conversations, rates over the whole time as there.
+fn turn_metrics(place: u32, replies: &[Reply], seconds: f64) -> Value {
+    let completed = replies.iter().filter(|reply| reply.ok).count();
+    let input: u64 = replies.iter().filter(|reply| reply.ok).fold(0, |sum, reply| sum.saturating_add(reply.input));
+    let output: u64 = replies.iter().fold(0, |sum, reply| sum.saturating_add(reply.output));
+    let per_second = |n: f64| if seconds > 0.0 { n / seconds } else { 0.0 };
+    let mut turn = json!({
+        "turn_index": place, "num_samples": replies.len(), "completed": completed, "failed": replies.len() - completed,
+        "total_input_tokens": input, "total_output_tokens": output,
+        "request_throughput": per_second(completed as f64), "input_throughput": per_second(input as f64),
+        "output_throughput": per_second(output as f64),
+        "total_token_throughput": per_second(input.saturating_add(output) as f64),
+    });
+    for (name, of) in Values::of(replies).named() {
+        turn[format!("mean_{name}_ms")] = json!(numpy::mean(of) * 1e3);
+        turn[format!("median_{name}_ms")] = json!(numpy::percentile(of, 50.0) * 1e3);
+        turn[format!("std_{name}_ms")] = json!(numpy::std(of) * 1e3);
+        for (q, _) in PERCENTILES {
+            turn[format!("p{q}_{name}_ms")] = json!(numpy::percentile(of, f64::from(q)) * 1e3);
+        }
+    }
+    turn
 }
 
 /// What vLLM calls the streams of this window.
@@ -458,5 +530,21 @@ mod tests {
         let (_, of) = exported(specimen);
         assert_eq!((&of["completed"], &of["failed"], &of["p99_ttft_ms"]), (&json!(0), &json!(100), &json!(0.0)));
         assert_eq!(of["tarebench_valid"], false);
+    }
+
+    #[test]
+    fn conversations_have_the_keys_of_the_rust_front_end() {
+        let (_, document) = exported(Specimen::sessions(Some(3), 40));
+        let told =
+            ["mode", "num_conversations", "turns_per_conversation", "multi_turn_concurrency", "inter_turn_delay_ms"];
+        let told = told.map(|key| document[key].clone());
+        assert_eq!(told, [json!("multi-turn"), json!(36), json!(4), json!(3), json!(7.0)]);
+        assert_eq!((&document["conversations_completed"], &document["conversations_failed"]), (&json!(34), &json!(2)));
+        let turns = document["per_turn_metrics"].as_array().unwrap();
+        let samples: u64 = turns.iter().filter_map(|turn| turn["num_samples"].as_u64()).sum();
+        assert_eq!((turns.len(), Some(samples)), (4, document["num_prompts"].as_u64()));
+        assert_eq!(turns[1]["total_input_tokens"], json!(47 * 35), "of 36 second turns one failed");
+        let (_, alone) = exported(Specimen::two_windows());
+        assert_eq!(alone["mode"], Value::Null);
     }
 }

@@ -3,17 +3,19 @@
 use crate::analysis::definitions::arrivals::{LAW_P, LawTest, Spread};
 use crate::analysis::definitions::wording::probability;
 use crate::report::quantity::{count, latency, percent, rate};
+use crate::report::sessions;
 use crate::rundir::arrivals::Arrivals;
 use crate::rundir::run_json::Window;
 
 /// Facts of an open loop or a trace: first how much was sent, then how well it was timed. Empty in closed loop.
 pub(super) fn facts(window: &Window) -> Vec<Vec<String>> {
-    window.arrivals.as_ref().map_or_else(Vec::new, |a| vec![amount(a), timing(a)])
+    window.arrivals.as_ref().map_or_else(Vec::new, |a| vec![amount(a, sessions::arriving(window)), timing(a)])
 }
 
-/// Every figure, a line each.
-pub(super) fn in_full(a: &Arrivals) -> Vec<String> {
-    let mut lines = vec![format!("{}; {} planned in the schedule's time", amount(a).join(", "), count(a.planned))];
+/// Every figure, a line each; `what` arrives: requests or sessions.
+pub(super) fn in_full(a: &Arrivals, what: &str) -> Vec<String> {
+    let mut lines =
+        vec![format!("{}; {} planned in the schedule's time", amount(a, what).join(", "), count(a.planned))];
     let spread = |name: &str, spread: Option<Spread>, per_ms: f64| {
         spread.map(|s| format!("{name}: {} (n {})", quantiles(&s, per_ms), count(s.n)))
     };
@@ -46,13 +48,13 @@ pub(super) fn in_full(a: &Arrivals) -> Vec<String> {
     lines
 }
 
-fn amount(a: &Arrivals) -> Vec<String> {
+fn amount(a: &Arrivals, what: &str) -> Vec<String> {
     let mut facts = Vec::new();
     facts.extend(a.asked_rps.map(|asked| format!("asked {}", rate(Some(asked)))));
     if let (Some(offered), Some(achieved)) = (a.offered_rps, a.achieved_rps) {
         let share = a.achieved_share.map_or_else(String::new, |share| format!(" ({})", percent(Some(share))));
         facts.push(format!("offered {}", rate(Some(offered))));
-        facts.push(format!("achieved {} requests/s{share}", rate(Some(achieved))));
+        facts.push(format!("achieved {} {what}/s{share}", rate(Some(achieved))));
     }
     facts.push(format!("{} sent", count(a.sent)));
     if a.not_sent > 0 {
@@ -121,7 +123,7 @@ mod tests {
 
     #[test]
     fn what_a_screen_and_a_report_say() {
-        let told = [amount(&sample()), timing(&sample())].map(|facts| facts.join("   "));
+        let told = [amount(&sample(), "requests"), timing(&sample())].map(|facts| facts.join("   "));
         let expected = [
             "asked 200   offered 200   achieved 99.8 requests/s (50.0 %)   300 sent   212 held back by the cap of 8, up to \
              1900 ms",
@@ -129,7 +131,7 @@ mod tests {
              dispersion 0.98 planned, 0.41 sent   Anderson-Darling p .0040 planned, not known sent",
         ];
         assert_eq!(told, expected);
-        let full = in_full(&sample()).join("\n");
+        let full = in_full(&sample(), "requests").join("\n");
         for line in
             ["in 15 bins of 100 ms: 0.980 planned, 0.412", "as drawn: A2 0.500, p .0040 (n 299)", "no fault of anyone"]
         {

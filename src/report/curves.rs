@@ -53,6 +53,7 @@ mod tests {
         Curve {
             window: 0,
             arrivals: None,
+            sessions: false,
             over: Over::Concurrency,
             at_most: None,
             metric: metric.into(),

@@ -10,7 +10,7 @@ use crate::disclosure::directory::{Disclosed, NotDisclosed};
 use crate::lettering::legible;
 use crate::report::quantity::{between, count, fraction, percent, percentile, rate};
 use crate::report::{
-    arrivals, card, curves, failure, fitness, goals, intervals, lengths, overview, server, steady, terminal,
+    arrivals, card, curves, failure, fitness, goals, intervals, lengths, overview, server, sessions, steady, terminal,
 };
 use crate::rundir::row::Outcome;
 use crate::rundir::run_json::{Cell, Distribution, RunJson, Window};
@@ -120,6 +120,7 @@ fn section_window(md: &mut String, window: &Window) {
     metrics(md, window);
     by_conn(md, window);
     work(md, window);
+    of_sessions(md, window);
     of_arrivals(md, window);
     of_lengths(md, window);
     for (sentence, _) in window.goals.iter().flat_map(goals::sentences) {
@@ -238,7 +239,7 @@ fn metrics(md: &mut String, window: &Window) {
 }
 
 /// A percentile with its 95 % interval: `42.5 ms (40.1..45.0 ms)`.
-fn with_interval(values: Option<&Distribution>, name: &str) -> String {
+pub(super) fn with_interval(values: Option<&Distribution>, name: &str) -> String {
     let interval = intervals::interval(values, name).map_or_else(String::new, |ends| format!(" ({ends})"));
     format!("{}{interval}", percentile(values, name))
 }
@@ -274,16 +275,36 @@ fn work(md: &mut String, window: &Window) {
     let whole = [t.whole.requests_per_s, t.whole.output_tokens_per_s, t.whole.total_tokens_per_s].map(rate).join(" | ");
     push(md, &format!("| the whole window | {whole} |\n"));
     let p95 = f.p95.map_or_else(|| "-".into(), count);
-    let full = f.full_share.map_or_else(String::new, |s| format!(", full {} of the time", percent(Some(s))));
-    push(md, &format!("In flight: mean {}, p95 {p95}, max {}{full}.", rate(f.mean), count(f.max)));
+    let full = sessions::full(window);
+    let comma = if full.is_empty() { "" } else { ", " };
+    push(md, &format!("In flight: mean {}, p95 {p95}, max {}{comma}{full}.", rate(f.mean), count(f.max)));
     push(md, "");
+}
+
+/// Conversations or chains: how many, how long, and turn by turn.
+fn of_sessions(md: &mut String, window: &Window) {
+    let Some(found) = &window.sessions else { return };
+    push(
+        md,
+        &format!("{}: {}.\n", sessions::noun(found.kind).to_uppercase(), sessions::counts(found).replace("   ", ", ")),
+    );
+    sessions::lost(found).into_iter().for_each(|text| push(md, &format!("- {}", text.replace("   ", "; "))));
+    push(md, &format!("- at once: {}", sessions::at_once(found).replace("   ", ", ")));
+    push(md, &format!("- {}\n", sessions::reading(found.kind)));
+    sessions::tables(found, usize::MAX).iter().for_each(|line| push(md, line));
+    push(md, "");
+    if let Some(text) = sessions::lacking(found) {
+        push(md, &format!("{text}.\n"));
+    }
 }
 
 /// What was asked of the schedule, offered and sent.
 fn of_arrivals(md: &mut String, window: &Window) {
     let Some(found) = &window.arrivals else { return };
     push(md, "Arrivals:\n");
-    arrivals::in_full(found).iter().for_each(|line| push(md, &format!("- {}", cell_text(line))));
+    arrivals::in_full(found, sessions::arriving(window))
+        .iter()
+        .for_each(|line| push(md, &format!("- {}", cell_text(line))));
     push(md, "");
 }
 
@@ -435,10 +456,15 @@ fn files(md: &mut String, disclosed: &Disclosed) {
     push(md, "\nEvery number above can be rebuilt from these files, offline: `tarebench verify DIR`.");
 }
 
-/// What a server or a file wrote must not break a table or become markup.
+/// What a server or a file wrote must not break a table or become markup, least of all a link or a picture.
 pub(super) fn cell_text(text: &str) -> String {
     let text = text.replace(['\n', '\r'], " ");
-    legible(&text).replace('|', "\\|").replace('<', "&lt;").replace('`', "'")
+    legible(&text)
+        .replace('|', "\\|")
+        .replace('<', "&lt;")
+        .replace('`', "'")
+        .replace("](", "]\\(")
+        .replace("][", "]\\[")
 }
 
 fn push(md: &mut String, line: &str) {
@@ -456,7 +482,7 @@ mod tests {
     fn the_report_holds_what_it_must() {
         let dir = tempfile::tempdir().unwrap();
         let mut specimen = Specimen::two_windows();
-        specimen.plan["environment"]["kernel"] = "6.12 | <b>`x`".into();
+        specimen.plan["environment"]["kernel"] = "6.12 | <b>`x` ![y](http://z)".into();
         specimen.write(dir.path());
         let text = of_directory(dir.path(), &summarise(dir.path()).unwrap()).unwrap();
         let expected = [
@@ -466,7 +492,7 @@ mod tests {
             "| ttft | net | 27 | 5.00 ms | 5.00 ms (5.00..5.00 ms) | 5.00 ms | 5.00 ms | n<100 | n<1,000 | 5.00 ms |",
             "n too small for an interval, so no claim: p90 p95 of ttft, ttfo, e2e, ",
             "- `ttft.gross=first_token.seen-submit`",
-            "| kernel | 6.12 \\| &lt;b>'x' |",
+            "| kernel | 6.12 \\| &lt;b>'x' ![y]\\(http://z) |",
             "`tarebench verify DIR`",
             "| gate | scope | state | figure | warn | void | withholds | in words |",
             "| run_queue | worker 0 | ok | 0.003 share | 0.010 | 0.050 | gross, due | worker 0 waited for its core",

@@ -4,6 +4,7 @@
 use crate::analysis::definitions::wording::nominal;
 use crate::arrivals;
 use crate::report::quantity::{fraction, latency, percentile, stamps_bound};
+use crate::report::sessions;
 use crate::rundir::run_json::{Distribution, RunJson, Window};
 use crate::rundir::window::{Load, LoadModel};
 
@@ -95,6 +96,14 @@ pub(super) fn columns<'a>(load: &Load, window: &'a Window) -> [(Option<&'a Distr
 pub(super) fn short(load: &Load) -> String {
     let cap = load.concurrency.map(|c| format!("c<={c}"));
     let kind = load.arrivals.as_deref().map(|words| arrivals::kind(words).to_owned());
+    if let Some(asked) = &load.sessions {
+        let per_s = load.rate.map(|per_s| format!("{} {}/s", nominal(per_s), sessions::noun(asked.kind)));
+        let of_them = load.concurrency.map(u64::from).map(|n| format!("{n} {}", sessions::leaders(asked.kind, n)));
+        return match load.model {
+            LoadModel::Closed => of_them.unwrap_or_else(|| "closed".into()),
+            _ => per_s.into_iter().chain(kind).chain(cap).collect::<Vec<_>>().join(" "),
+        };
+    }
     match (load.model, load.rate, load.concurrency) {
         (LoadModel::Closed, _, Some(c)) => format!("c={c}"),
         (LoadModel::Closed, _, None) => "closed".into(),

@@ -304,6 +304,18 @@ fn of_window(of: &[(usize, &Cell)], at: usize) -> Vec<Line> {
             }
         }
     }
+    if of.iter().any(|(_, cell)| cell.load.sessions.is_some()) {
+        let clock = if open { "due" } else { "gross" };
+        for (name, column, tone) in
+            [("session", "", Tone::Plain), ("waited", clock, Tone::Plain), ("waited", "net", Tone::Strong)]
+        {
+            for p in ["p50", "p95"] {
+                let cells = each(&|w| with_interval(of_sessions(w, name, column), p));
+                let column = if column.is_empty() { String::new() } else { format!(" {column}") };
+                lines.push(line(tone, &format!("  {name}{column} {p}"), cells));
+            }
+        }
+    }
     lines.push(line(Tone::Plain, "  requests/s", each(&|w| rate(w.throughput.requests_per_s))));
     lines.push(line(Tone::Plain, "  output tokens/s", each(&|w| rate(w.throughput.output_tokens_per_s))));
     lines.push(line(Tone::Plain, "  client CPU/wall", each(&|w| fraction(w.client.cpu_per_wall))));
@@ -313,6 +325,17 @@ fn of_window(of: &[(usize, &Cell)], at: usize) -> Vec<Line> {
 fn with_interval(values: Option<&Distribution>, p: &str) -> String {
     let interval = intervals::interval(values, p).map_or_else(String::new, |ends| format!(" ({ends})"));
     format!("{}{interval}", percentile(values, p))
+}
+
+/// Their time (of chains too: the task's), or what was waited of it.
+fn of_sessions<'a>(window: &'a Window, name: &str, column: &str) -> Option<&'a Distribution> {
+    let found = window.sessions.as_ref()?;
+    match (name, column) {
+        ("session", _) => found.duration.as_ref(),
+        (_, "due") => found.waited.due.as_ref(),
+        (_, "net") => found.waited.net.as_ref(),
+        _ => found.waited.gross.as_ref(),
+    }
 }
 
 fn distribution<'a>(window: &'a Window, metric: &str, column: &str) -> Option<&'a Distribution> {

@@ -2,7 +2,9 @@
 
 use crate::lettering::{self, legible};
 use crate::report::quantity::{between, count, fraction, latency, percent, percentile, rate};
-use crate::report::{arrivals, curves, failure, fitness, goals, intervals, lengths, overview, server, steady};
+use crate::report::{
+    arrivals, curves, failure, fitness, goals, intervals, lengths, overview, server, sessions, steady,
+};
 use crate::rundir::run_json::{
     Cell, Distribution, Requests, RunJson, ServerActivity, Throughput, Verdict, VerdictKind, Window,
 };
@@ -23,6 +25,8 @@ const CURVES: usize = 6;
 const ROWS: usize = 40;
 /// Most windows that a report in short tells one by one.
 const WINDOWS: usize = 24;
+/// Most turns in a table by turn, in full and in short.
+const TURNS: [usize; 2] = [16, 6];
 /// Where there are more, those in which something went wrong are, at most so many.
 const WRONG: usize = 8;
 
@@ -284,6 +288,7 @@ impl Paper {
         }
         self.without_interval(&["ttft", between], window, load);
         self.calibrated(window);
+        self.sessions(window, TURNS[1]);
         fitness::withheld(window, load.model != LoadModel::Closed, fitness::ON_SCREEN)
             .iter()
             .for_each(|t| self.note(t));
@@ -334,6 +339,7 @@ impl Paper {
         self.table(window, load);
         self.throughput(&window.throughput, window);
         self.rates(window);
+        self.sessions(window, TURNS[0]);
         self.arrivals(window);
         self.lengths(window);
         self.goals(window);
@@ -488,12 +494,65 @@ impl Paper {
     fn rates(&mut self, window: &Window) {
         let f = &window.in_flight;
         let p95 = f.p95.map_or_else(|| "-".into(), count);
-        let full = f.full_share.map_or_else(String::new, |s| format!("   full {} of the time", percent(Some(s))));
+        let full = sessions::full(window);
+        let gap = if full.is_empty() { "" } else { "   " };
         self.entry(
             Tone::Plain,
             "in flight",
-            &format!("mean {}   p95 {p95}   max {}{full}", rate(f.mean), count(f.max)),
+            &format!("mean {}   p95 {p95}   max {}{gap}{full}", rate(f.mean), count(f.max)),
         );
+    }
+
+    /// Conversations or chains: how many, how long, and turn by turn.
+    fn sessions(&mut self, window: &Window, most: usize) {
+        let Some(found) = &window.sessions else { return };
+        self.line(Tone::Plain, "");
+        let tone = if sessions::any_lost(found) { Tone::Alarm } else { Tone::Plain };
+        self.entry(tone, &sessions::noun(found.kind).to_uppercase(), &sessions::counts(found));
+        sessions::lost(found).into_iter().for_each(|text| self.entry(Tone::Alarm, "", &text));
+        self.entry(Tone::Plain, "at once", &sessions::at_once(found));
+        let cells = SHOWN.map(|p| self.right(p)).concat();
+        self.line(Tone::Quiet, &format!("  {:LABEL$}{:6}{cells}", "", ""));
+        let mut last = "";
+        for (name, column, values) in sessions::times(found) {
+            let tone = match column {
+                "net" => Tone::Strong,
+                "tare" => Tone::Quiet,
+                _ => Tone::Plain,
+            };
+            self.row(tone, if name == last { "" } else { name }, column, values);
+            if column != "tare" && name != "turnaround" {
+                self.intervals(values);
+            }
+            last = name;
+        }
+        sessions::lacking(found).into_iter().for_each(|text| self.paragraph(Tone::Quiet, "  ", "    ", &text));
+        self.paragraph(Tone::Quiet, "  ", "    ", sessions::reading(found.kind));
+        self.by_turn(found, most);
+        self.line(Tone::Plain, "");
+    }
+
+    fn by_turn(&mut self, found: &crate::rundir::sessions::Sessions, most: usize) {
+        let (rows, left_out) = sessions::told(found, most);
+        let mut widths = [5, 9, 9, 9, 11, 11, 11, 11, 10, 11];
+        for out in [7, 5, 8, 9] {
+            if widths.iter().sum::<usize>() + 2 > self.width {
+                widths[out] = 0;
+            }
+        }
+        let head = sessions::BY_TURN.map(str::to_owned);
+        let line = |cells: &[String; 10]| {
+            let shown = cells.iter().zip(widths).filter(|(_, width)| *width > 0);
+            format!("  {}", shown.map(|(cell, width)| lettering::right(cell, width)).collect::<String>())
+        };
+        self.line(Tone::Quiet, &line(&head));
+        for turn in rows {
+            self.line(Tone::Plain, &line(&sessions::row(turn)));
+        }
+        if left_out > 0 {
+            let text = format!("{} turns between them: report.md", count(left_out as u64));
+            self.paragraph(Tone::Alarm, "  ", "    ", &text);
+        }
     }
 
     /// What was asked of the schedule, offered and sent, and how well it was timed.
@@ -791,6 +850,10 @@ fn gap_name(window: &Window) -> &'static str {
 
 /// A load in words: `closed loop, 8 at once`, `open loop, 10.5 requests/s (ramp: 1 to 20 requests/s in 60 s)`.
 pub fn load(load: &Load) -> String {
+    if let Some(of_sessions) = sessions::of_load(load) {
+        let model = if load.model == LoadModel::Closed { "closed" } else { "open" };
+        return format!("{model} loop, {of_sessions}");
+    }
     let cap = load.concurrency.map_or_else(String::new, |c| format!(", at most {} at once", count(u64::from(c))));
     let course = load.arrivals.as_ref().map_or_else(String::new, |words| format!(" ({words})"));
     match (load.model, load.rate) {

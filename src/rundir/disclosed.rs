@@ -65,7 +65,8 @@ pub struct Disclosed {
     /// The first one on a connection that had carried none before.
     pub first_cold: Option<FirstSent>,
     /// Sent requests whose prompt begins as another one's in this window does: with the same nonce, or the same shared
-    /// beginning; of prompts that are sent as their file has them, with the same 16 words.
+    /// beginning; of prompts that are sent as their file has them, with the same 16 words. Of sessions first turns alone: a
+    /// later one begins as its session does.
     pub shared_beginnings: u64,
     /// What usage says of the server's cache.
     pub cached: Cached,

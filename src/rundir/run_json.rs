@@ -83,6 +83,9 @@ pub struct Curve {
     /// How the rate of an open loop changes, and which part of the schedule it is, as in its load points.
     #[serde(default)]
     pub arrivals: Option<String>,
+    /// Requests are turns of sessions: the loads are users, or sessions/s.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sessions: bool,
     /// `ttft`, `gap`, `tpot`, `e2e`.
     pub metric: String,
     /// `gross`, `net`, `due`.
@@ -125,7 +128,7 @@ pub struct Window {
     pub duration_s: f64,
     /// Counts.
     pub requests: Requests,
-    /// Planned arrivals per s of the realised schedule; null in closed loop.
+    /// Planned arrivals per s of the realised schedule, where sessions arrive of these; null in closed loop.
     pub offered_rps: Option<f64>,
     /// Submitted per s of the same time; null in closed loop.
     pub achieved_rps: Option<f64>,
@@ -455,7 +458,7 @@ pub struct InFlight {
     pub p95: Option<u64>,
     /// Most at once.
     pub max: u64,
-    /// Share of the time at the asked concurrency; null without one.
+    /// Share of the time at the asked concurrency, with sessions that of all users being in one; null without any.
     pub full_share: Option<f64>,
 }
 
@@ -474,7 +477,7 @@ pub struct TokenSums {
 }
 
 /// Work per s between two moments, warm-up and failed requests' tokens included. In closed loop from the first to the
-/// last moment at full concurrency, else from the opening to the due of the last arrival (or of the first not sent).
+/// last moment at full concurrency (of sessions: with all users in one), else from the opening to the due of the last arrival (or of the first not sent).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Throughput {

@@ -17,7 +17,8 @@ use crate::rundir::row::{Outcome, Row};
 /// What the figures are made of.
 pub(super) struct Course<'a> {
     pub(super) line: &'a Value,
-    pub(super) rows: &'a [Row],
+    /// What the load model began.
+    pub(super) rows: &'a [&'a Row],
     pub(super) sent: &'a [&'a Row],
     /// The due of the first request not sent, else of the last.
     pub(super) end: Option<u64>,
@@ -159,7 +160,7 @@ impl Course<'_> {
     fn gap_error(&self, of: fn(&Row) -> Option<u64>) -> Value {
         let sent = |r: &Row| r.outcome != Outcome::NotSent;
         let moment = |r: &Row| of(r).filter(|_| sent(r));
-        let mut order: Vec<&Row> = self.rows.iter().collect();
+        let mut order: Vec<&Row> = self.rows.to_vec();
         let time = |r: &Row, t: Option<u64>| t.filter(|_| sent(r));
         order.sort_by_key(|r| (r.trace_id, r.due, sent(r), time(r, r.submit), time(r, r.wire_out)));
         let mut errors = Vec::new();

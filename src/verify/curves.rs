@@ -31,15 +31,16 @@ pub(super) fn of_cells(cells: &[Value]) -> Vec<Value> {
     found
 }
 
-/// What loads are counted in, the cap, and the words for how the rate changes.
-type Kind = (Over, Option<u64>, Option<String>);
+/// What loads are counted in, the cap, the words for how the rate changes, and whether requests are turns of sessions.
+type Kind = (Over, Option<u64>, Option<String>, bool);
 
 fn kind(load: &Value) -> Option<Kind> {
+    let sessions = load["sessions"].is_object();
     match load["model"].as_str()? {
-        "closed" => load["concurrency"].as_u64().map(|_| (Over::Concurrency, None, None)),
+        "closed" => load["concurrency"].as_u64().map(|_| (Over::Concurrency, None, None, sessions)),
         "open" => {
             let arrivals = load["arrivals"].as_str().map(str::to_owned);
-            load["rate"].as_f64().map(|_| (Over::Rate, load["concurrency"].as_u64(), arrivals))
+            load["rate"].as_f64().map(|_| (Over::Rate, load["concurrency"].as_u64(), arrivals, sessions))
         }
         _ => None,
     }
@@ -50,8 +51,8 @@ fn load(over: Over, cell: &Value) -> Option<f64> {
 }
 
 fn one(kind: &Kind, window: u64, names: [&str; 3], windows: &[(f64, Value)]) -> Option<Value> {
-    let (over, cap, arrivals) = kind;
-    let (over, cap) = (*over, *cap);
+    let (over, cap, arrivals, sessions) = kind;
+    let (over, cap, sessions) = (*over, *cap, *sessions);
     let [metric, column, percentile] = names;
     if column == "due" && over != Over::Rate {
         return None;
@@ -75,9 +76,9 @@ fn one(kind: &Kind, window: u64, names: [&str; 3], windows: &[(f64, Value)]) -> 
     }
     let shape: Shape = shape(&ms);
     let overlap = intervals_overlap(shape, &intervals);
-    let (name, unit) = (names.join(" "), load_unit(over, cap, arrivals.as_deref()));
+    let (name, unit) = (names.join(" "), load_unit(over, cap, arrivals.as_deref(), sessions));
     let text = curve(&CurveWords { name, window, loads: &loads, unit, ms: &ms, shape, overlap, lacking });
-    Some(json!({
+    let mut found = json!({
         "window": window,
         "over": over,
         "at_most": cap,
@@ -90,5 +91,9 @@ fn one(kind: &Kind, window: u64, names: [&str; 3], windows: &[(f64, Value)]) -> 
         "shape": shape,
         "intervals_overlap": overlap,
         "text": text,
-    }))
+    });
+    if sessions {
+        found["sessions"] = json!(true);
+    }
+    Some(found)
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use crate::analysis::definitions::{self, millis, seconds};
+use crate::analysis::definitions::{self, millis, seconds, sessions};
 use crate::analysis::percentiles::figures;
 use crate::analysis::statistics::length_differences::LengthDifferences;
 use crate::analysis::statistics::token_counts::{TokenCounts, variation};
@@ -51,7 +51,8 @@ pub(super) fn facts(sent: &[&Row], no_gross: bool, no_net: bool) -> Value {
         candidates.min_by_key(|r| (r.submit, r.trace_id)).map(|r| first_sent(r, no_gross, no_net))
     };
     let mut beginnings: BTreeMap<&str, u64> = BTreeMap::new();
-    sent.iter().for_each(|r| *beginnings.entry(r.beginning()).or_default() += 1);
+    let first_turns = sent.iter().filter(|r| sessions::is_arrival(r));
+    first_turns.for_each(|r| *beginnings.entry(r.beginning()).or_default() += 1);
     json!({
         "kernel_stamped": stamped(StampSource::Kernel),
         "user_stamped": stamped(StampSource::User),

@@ -154,6 +154,11 @@ fn blank(column: &mut Map<String, Value>) {
     }
 }
 
+/// The same of a column that is a value of its own.
+pub(super) fn blank_all(column: &mut Value) {
+    column.as_object_mut().into_iter().for_each(blank);
+}
+
 fn percentiles<T: Sample>(mut values: Vec<T>) -> [Option<f64>; 5] {
     figures(&mut values).map_or([None; 5], |f| f.percentiles_ms)
 }

@@ -18,7 +18,7 @@ pub(super) struct Judged<'a> {
     pub(super) no_gross: bool,
     /// Bounds of the throughput, ns.
     pub(super) span: Option<(u64, u64)>,
-    /// `requests`, `throughput` and `metrics` as they were recomputed.
+    /// `throughput`, `metrics` and `sessions` as they were recomputed.
     pub(super) window: &'a Value,
     /// After what was done on purpose.
     pub(super) recovery: Recovery,
@@ -74,8 +74,13 @@ impl Judged<'_> {
             }
             _ => {
                 let Some((metric, percentile)) = name.split_once('.') else { return (None, None) };
-                let from_due = self.open && ["ttft", "ttfo", "e2e"].contains(&metric);
-                let column = &self.window["metrics"][metric][if from_due { "due" } else { "gross" }];
+                let from_due = self.open && ["ttft", "ttfo", "e2e", "waited"].contains(&metric);
+                let clock = if from_due { "due" } else { "gross" };
+                let column = match metric {
+                    "session" => &self.window["sessions"]["duration"],
+                    "waited" => &self.window["sessions"]["waited"][clock],
+                    _ => &self.window["metrics"][metric][clock],
+                };
                 let ends = &column["ci_ms"][percentile];
                 let ci = ends[0].as_f64().zip(ends[1].as_f64()).map(|(low, high)| [low, high]);
                 (column[format!("{percentile}_ms")].as_f64(), ci)

@@ -13,7 +13,11 @@ pub(super) fn of(plan: &Value, cells: &[Value], complete: bool) -> Vec<String> {
     let host = url.split_once("://").unwrap_or(("", url)).1;
     let by_host = host.starts_with("127.") || host.starts_with("localhost") || host.starts_with("[::1]");
     add(labels::LOOPBACK, plan["environment"]["loopback"].as_bool().unwrap_or(by_host));
-    let most = windows.iter().filter_map(|w| w["in_flight"]["max"].as_u64()).max();
+    let at_once = |w: &Value| match &w["sessions"] {
+        Value::Null => w["in_flight"]["max"].as_u64(),
+        found => found["at_once"]["max"].as_u64(),
+    };
+    let most = windows.iter().filter_map(|w| at_once(w)).max();
     add(labels::ONE_USER, most == Some(1));
     add(labels::ONE_LOAD, one_load(cells));
     add(labels::UNIFORM, uniform(&windows));
@@ -53,13 +57,18 @@ fn uniform(windows: &[&Value]) -> bool {
 }
 
 fn cache_helped(windows: &[&Value]) -> bool {
+    let turns = windows.iter().flat_map(|w| w["sessions"]["by_turn"].as_array().into_iter().flatten());
+    let mut first = turns.filter(|turn| turn["turn"] == 1).filter_map(|turn| turn["cached_share"].as_f64());
+    let by_accident = first.any(|share| share >= labels::CACHE_SHARE);
+    let windows: Vec<&Value> = windows.iter().copied().filter(|w| w["sessions"].is_null()).collect();
     let sum = |name: &str| {
         let counts = windows.iter().filter_map(|w| w["disclosed"]["cached"][name].as_u64());
         counts.fold(0, u64::saturating_add) as f64
     };
     let server = |name: &str| windows.iter().filter_map(|w| w["server"][name].as_f64()).sum::<f64>();
     let at_least = |part: f64, whole: f64| whole > 0.0 && part / whole >= labels::CACHE_SHARE;
-    at_least(sum("tokens"), sum("prompt_tokens"))
+    by_accident
+        || at_least(sum("tokens"), sum("prompt_tokens"))
         || at_least(server("prefix_cache_hits"), server("prefix_cache_queries"))
 }
 

@@ -912,3 +912,83 @@ fn lengths_that_were_not_met_are_counted() {
     let told = verify(dir.path()).unwrap_err().to_string();
     assert!(told.contains("lengths.one.prompt_off.per_cent.above_10: stored 25, recomputed 26"), "{told}");
 }
+
+/// Users and arrivals, with sessions that failed or were cut off, whatever the client could measure.
+#[test]
+fn sessions_come_out_again() {
+    for users in [Some(3), None] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut specimen = Specimen::sessions(users, 120);
+        specimen.plan["goals"] = json!({"request": {}, "share": 0.99,
+            "window": {"session.p95": 60.0, "waited.p50": 1.0, "ttft.p99": 500.0}});
+        specimen.windows[1].1[40].wire_out = None;
+        specimen.windows[1].1[41].cached_tokens = None;
+        publish(&mut specimen, dir.path());
+        let verified = verify(dir.path()).unwrap();
+        assert_eq!(verified.windows, 2);
+        let run: Value = serde_json::from_str(&fs::read_to_string(dir.path().join("run.json")).unwrap()).unwrap();
+        let window = &run["cells"][0]["windows"][0];
+        assert_eq!(window["sessions"]["counts"]["complete"], 114);
+        let answers: Vec<&str> =
+            window["goals"]["window"].as_array().unwrap().iter().filter_map(|g| g["answer"].as_str()).collect();
+        assert_eq!(answers, ["pass", "pass", "fail"], "{}", window["goals"]);
+        change(dir.path(), "run.json", "\"cached_share\": 0.44", "\"cached_share\": 0.45");
+        let found = verify(dir.path()).unwrap_err().to_string();
+        assert!(found.contains("sessions.by_turn[1].cached_share"), "{found}");
+    }
+    // nothing is told where the client was not fit
+    let dir = tempfile::tempdir().unwrap();
+    let mut specimen = Specimen::sessions(Some(3), 120);
+    for row in specimen.windows.iter_mut().flat_map(|(_, rows)| rows) {
+        row.last_token = row.last_token.map(|stamp| Stamp { seen: stamp.seen + 6 * MS, ..stamp });
+        row.chunks.iter_mut().for_each(|chunk| chunk.0 += 6 * MS);
+        row.first_token = row.first_token.map(|stamp| Stamp { arrived_lo: stamp.arrived.map(|t| t - 3 * MS), ..stamp });
+    }
+    publish(&mut specimen, dir.path());
+    verify(dir.path()).unwrap();
+    let run = fs::read_to_string(dir.path().join("run.json")).unwrap();
+    assert!(run.contains("ttft@turn2"), "a width that withholds is a verdict of its turn");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    /// Turns that are missing, failed, cut off or never sent, in any order of rows.
+    #[test]
+    fn sessions_with_holes_come_out_again(fates in prop::collection::vec(0_u8..12, 200), users in prop::option::of(1_u32..5)) {
+        let mut specimen = Specimen::sessions(users, 30);
+        for (_, rows) in &mut specimen.windows {
+            let mut fates = fates.iter();
+            rows.retain_mut(|row| match fates.next() {
+                Some(0) => false,
+                Some(1) => {
+                    *row = failed(row.clone(), "timeout");
+                    true
+                }
+                Some(2) => {
+                    (row.outcome, row.end, row.done) = (Outcome::Censored, None, None);
+                    true
+                }
+                Some(3) => {
+                    (row.outcome, row.submit, row.handed, row.sent, row.wire_out) = (Outcome::NotSent, None, None, None, None);
+                    row.error = Some(RowError { class: "client".into(), text: "by hand".into() });
+                    true
+                }
+                Some(4) => {
+                    row.session.as_mut().unwrap().after = None;
+                    true
+                }
+                _ => true,
+            });
+            if fates.len() % 2 == 0 {
+                rows.reverse();
+            }
+        }
+        let dir = tempfile::tempdir().unwrap();
+        specimen.write(dir.path());
+        fs::write(dir.path().join("run.json"), to_json(&summarise(dir.path()).unwrap()).unwrap()).unwrap();
+        let stored: Value = serde_json::from_str(&fs::read_to_string(dir.path().join("run.json")).unwrap()).unwrap();
+        let recomputed = run(&Raw::read(dir.path()).unwrap());
+        prop_assert_eq!(&stored["cells"][0]["windows"][0]["sessions"], &recomputed["cells"][0]["windows"][0]["sessions"]);
+        prop_assert_eq!(stored, recomputed);
+    }
+}

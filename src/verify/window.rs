@@ -15,8 +15,10 @@ use super::goals::Judged;
 use super::max_failed;
 use super::raw::number;
 use super::server;
+use super::sessions;
 use super::steady::{self, Bounds};
 use crate::analysis::definitions::load::{self, TokenTrail};
+use crate::analysis::definitions::sessions::{is_arrival, needs_reply};
 use crate::analysis::definitions::{self, Columns, per_second, rules, seconds, share, wording};
 use crate::analysis::percentiles::{self, PUBLISHED, Sample};
 use crate::rundir::row::{Outcome, Phase, Row, StampSource};
@@ -28,6 +30,8 @@ struct Recount<'a> {
     sent: Vec<&'a Row>,
     kept: Vec<&'a Row>,
     ok: Vec<&'a Row>,
+    /// What the load model began: no answer to a reply.
+    arrivals: Vec<&'a Row>,
     opened: u64,
     closed: u64,
 }
@@ -41,7 +45,8 @@ pub(super) fn figures(line: &Value, rows: &[Row], health: &Samples, marks: &[Val
     let kept: Vec<&Row> = sent.iter().copied().filter(|r| r.phase == Phase::Measured).collect();
     let ok = kept.iter().copied().filter(|r| r.outcome == Outcome::Ok).collect();
     let (opened, closed) = (number(line, "opened"), number(line, "closed"));
-    Recount { line, rows, sent, kept, ok, opened, closed }.window(health, marks, plan)
+    let arrivals = rows.iter().filter(|r| is_arrival(r)).collect();
+    Recount { line, rows, sent, kept, ok, arrivals, opened, closed }.window(health, marks, plan)
 }
 
 impl Recount<'_> {
@@ -63,10 +68,11 @@ impl Recount<'_> {
         client["calibrated"] = calibrated::tare(calibration, rate);
         let dispatched = self.dispatched();
         let dispatched: Vec<_> = dispatched.iter().map(|(times, slot, _)| (*times, *slot)).collect();
+        let sent_arrivals: Vec<&Row> = self.sent.iter().copied().filter(|r| is_arrival(r)).collect();
         let course = Course {
             line: self.line,
-            rows: self.rows,
-            sent: &self.sent,
+            rows: &self.arrivals,
+            sent: &sent_arrivals,
             end: self.arrivals_end(),
             rates: (offered, achieved),
             dispatched: &dispatched,
@@ -106,6 +112,9 @@ impl Recount<'_> {
             }
         }
         let by_conn = self.by_conn(forbidden, &mut verdicts);
+        let sessions = self.sessions();
+        let sessions =
+            sessions.map(|course| course.figures(Forbidden { percentiles: false, ..forbidden }, &mut verdicts));
         let disturbed = failure::Disturbed {
             line: self.line,
             rows: self.rows,
@@ -124,7 +133,7 @@ impl Recount<'_> {
             open: !self.closed_loop(),
             no_gross,
             span: self.throughput_bounds(),
-            window: &json!({"throughput": throughput, "metrics": metrics}),
+            window: &json!({"throughput": throughput, "metrics": metrics, "sessions": sessions}),
             recovery,
         };
         let goals = judged.by(plan);
@@ -163,7 +172,7 @@ impl Recount<'_> {
             "interrupted": self.line["interrupted"],
             "goals": goals,
             "failure": failure,
-            "sessions": null,
+            "sessions": sessions,
             "trace_hash": self.line["trace_hash"],
             "lengths": disclosed::lengths(&self.kept),
             "disclosed": disclosed::facts(&self.sent, forbidden.gross, forbidden.net),
@@ -198,41 +207,28 @@ impl Recount<'_> {
         })
     }
 
-    /// Level over time: +1 at each submit, -1 at each end, all changes of one moment together.
+    fn sessions(&self) -> Option<sessions::Course<'_>> {
+        sessions::Course::of(self.line, self.rows, &self.sent)
+    }
+
+    /// Requests in flight over time.
     fn levels(&self) -> Vec<(u64, u64, i64)> {
-        let mut changes: BTreeMap<u64, i64> = BTreeMap::from([(self.opened, 0), (self.closed, 0)]);
-        for (from, to) in self.sent.iter().filter_map(|r| load::in_flight(r, self.closed)) {
-            *changes.entry(from.max(self.opened).min(self.closed.max(self.opened))).or_default() += 1;
-            *changes.entry(to.max(self.opened).min(self.closed.max(self.opened))).or_default() -= 1;
-        }
-        let mut level = 0;
-        let moments: Vec<(u64, i64)> = changes.into_iter().collect();
-        let spans = moments.windows(2).map(|pair| {
-            level += pair[0].1;
-            (pair[0].0, pair[1].0, level)
-        });
-        spans.collect()
+        let spans = self.sent.iter().filter_map(|r| load::in_flight(r, self.closed));
+        levels(spans, self.opened, self.closed)
+    }
+
+    /// What the load of a closed loop is counted in over time: requests in flight, or users in a session.
+    fn loads(&self) -> Vec<(u64, u64, i64)> {
+        self.sessions().map_or_else(|| self.levels(), |course| course.levels())
     }
 
     fn in_flight(&self) -> Value {
-        let mut levels = self.levels();
-        let total: u64 = levels.iter().map(|(from, to, _)| to - from).sum();
-        let weighted: u128 = levels.iter().map(|(from, to, level)| u128::from(to - from) * *level as u128).sum();
         let concurrency = self.line["load"]["concurrency"].as_i64();
-        let full = |least: i64| levels.iter().filter(|l| l.2 >= least).map(|(from, to, _)| to - from).sum::<u64>();
-        let full_share = concurrency.and_then(|least| share(full(least), total));
-        levels.sort_by_key(|l| l.2);
-        let mut time = 0_u128;
-        let p95 = levels.iter().find(|(from, to, _)| {
-            time += u128::from(to - from);
-            time * 100 >= u128::from(total) * 95
-        });
-        json!({
-            "mean": (total > 0).then(|| weighted as f64 / total as f64),
-            "p95": p95.map(|l| l.2),
-            "max": levels.last().map_or(0, |l| l.2),
-            "full_share": full_share,
-        })
+        let mut found = weighted(self.levels(), concurrency);
+        if self.closed_loop() {
+            found["full_share"] = weighted(self.loads(), concurrency)["full_share"].clone();
+        }
+        found
     }
 
     fn closed_loop(&self) -> bool {
@@ -240,16 +236,17 @@ impl Recount<'_> {
     }
 
     fn arrivals_end(&self) -> Option<u64> {
-        let refused = self.rows.iter().filter(|r| r.outcome == Outcome::NotSent).map(|r| r.due).min();
-        let end = refused.or_else(|| self.rows.iter().map(|r| r.due).max())?;
+        let refused = self.arrivals.iter().filter(|r| r.outcome == Outcome::NotSent).map(|r| r.due).min();
+        let end = refused.or_else(|| self.arrivals.iter().map(|r| r.due).max())?;
         (!self.closed_loop() && end > self.opened).then_some(end)
     }
 
     fn rates(&self) -> (Option<f64>, Option<f64>) {
         let Some(end) = self.arrivals_end() else { return (None, None) };
         let inside = |t: u64| self.opened <= t && t < end;
-        let due = self.rows.iter().filter(|r| inside(r.due)).count();
-        let submitted = self.sent.iter().filter(|r| r.submit.is_some_and(inside)).count();
+        let due = self.arrivals.iter().filter(|r| inside(r.due)).count();
+        let sent = self.sent.iter().filter(|r| is_arrival(r));
+        let submitted = sent.filter(|r| r.submit.is_some_and(inside)).count();
         (per_second(due as f64, end - self.opened), per_second(submitted as f64, end - self.opened))
     }
 
@@ -257,7 +254,7 @@ impl Recount<'_> {
         let full = self.line["load"]["concurrency"].as_i64().filter(|_| self.closed_loop()).map(|c| c.max(1));
         match full {
             Some(least) => {
-                let at_full: Vec<_> = self.levels().into_iter().filter(|l| l.2 >= least).collect();
+                let at_full: Vec<_> = self.loads().into_iter().filter(|l| l.2 >= least).collect();
                 at_full.first().zip(at_full.last()).map(|(first, last)| (first.0, last.1))
             }
             None => self.arrivals_end().map(|end| (self.opened, end)),
@@ -408,20 +405,20 @@ impl Recount<'_> {
         self.dispatched().into_iter().filter(|d| d.2).map(late).collect()
     }
 
-    /// What was tried, when each found a free slot, and whether it is kept and ok; in order
-    /// of dispatch.
+    /// What was tried by the load model, when each found a free slot, and whether it is kept and ok; in order of
+    /// dispatch. Turns that answer a reply take slots and are not told.
     fn dispatched(&self) -> Vec<(Times, Option<u64>, bool)> {
         let act = |r: &&Row| Some((definitions::first_action(r)?, load::in_flight(r, self.closed)?.1, r.due));
-        let mut order: Vec<(Times, bool)> = Vec::new();
+        let mut order: Vec<(Times, bool, bool)> = Vec::new();
         for row in &self.sent {
             let counts = row.outcome == Outcome::Ok && row.phase == Phase::Measured;
-            order.extend(act(row).map(|times| (times, counts)));
+            order.extend(act(row).map(|times| (times, counts, !needs_reply(row))));
         }
         order.sort_unstable();
         let cap = self.line["load"]["concurrency"].as_u64().filter(|_| !self.closed_loop());
         let free = cap.map(|cap| load::slots_free(cap as usize, order.iter().map(|o| o.0.1)));
         let slot = |k: usize| free.as_ref().and_then(|free| free.get(k)).copied();
-        order.iter().enumerate().map(|(k, o)| (o.0, slot(k), o.1)).collect()
+        order.iter().enumerate().filter(|(_, o)| o.2).map(|(k, o)| (o.0, slot(k), o.1)).collect()
     }
 
     fn by_conn(&self, forbidden: Forbidden, verdicts: &mut Vec<Value>) -> Value {
@@ -472,6 +469,42 @@ impl Recount<'_> {
         let show = |(name, (n, total)): (&str, (u64, u64))| (name.to_string(), json!({"requests": n, "total": total}));
         Value::Object(flags.into_iter().map(show).collect())
     }
+}
+
+/// Level over time: +1 where a span begins, -1 where it ends, all changes of one moment together; cut to the window.
+pub(super) fn levels(spans: impl Iterator<Item = (u64, u64)>, opened: u64, closed: u64) -> Vec<(u64, u64, i64)> {
+    let mut changes: BTreeMap<u64, i64> = BTreeMap::from([(opened, 0), (closed, 0)]);
+    for (from, to) in spans {
+        *changes.entry(from.max(opened).min(closed.max(opened))).or_default() += 1;
+        *changes.entry(to.max(opened).min(closed.max(opened))).or_default() -= 1;
+    }
+    let mut level = 0;
+    let moments: Vec<(u64, i64)> = changes.into_iter().collect();
+    let spans = moments.windows(2).map(|pair| {
+        level += pair[0].1;
+        (pair[0].0, pair[1].0, level)
+    });
+    spans.collect()
+}
+
+/// A level weighted by time, and the share of the time at `concurrency` or above.
+pub(super) fn weighted(mut levels: Vec<(u64, u64, i64)>, concurrency: Option<i64>) -> Value {
+    let total: u64 = levels.iter().map(|(from, to, _)| to - from).sum();
+    let weighted: u128 = levels.iter().map(|(from, to, level)| u128::from(to - from) * *level as u128).sum();
+    let full = |least: i64| levels.iter().filter(|l| l.2 >= least).map(|(from, to, _)| to - from).sum::<u64>();
+    let full_share = concurrency.and_then(|least| share(full(least), total));
+    levels.sort_by_key(|l| l.2);
+    let mut time = 0_u128;
+    let p95 = levels.iter().find(|(from, to, _)| {
+        time += u128::from(to - from);
+        time * 100 >= u128::from(total) * 95
+    });
+    json!({
+        "mean": (total > 0).then(|| weighted as f64 / total as f64),
+        "p95": p95.map(|l| l.2),
+        "max": levels.last().map_or(0, |l| l.2),
+        "full_share": full_share,
+    })
 }
 
 fn one<T: Sample>(

@@ -236,7 +236,7 @@ impl Workload {
         law: &SessionLaw,
         drop: u64,
         kept: u64,
-    ) -> io::Result<Box<dyn Iterator<Item = io::Result<SessionShape>> + '_>> {
+    ) -> io::Result<Box<dyn Iterator<Item = io::Result<SessionShape>> + Send + '_>> {
         let mut pauses = Pcg64::new(u128::from(self.seed), PAUSES);
         let pause = law.pause;
         let mut paused = move |shapes: Vec<Shape>| {

@@ -10,6 +10,8 @@ pub const DEFAULT: [&str; 3] = ["ttft.p50", "ttft.p99", "e2e.p50"];
 const SINCE_SEND: [&str; 3] = ["ttft", "ttfo", "e2e"];
 const BETWEEN: [&str; 5] = ["gap", "stall", "tpot", "tpot_adj", "ntpot"];
 const SINGLE: [&str; 3] = ["upload", "lateness", "dispatch_delay"];
+/// Of sessions: their time, and what of it was waited for; `task` is another word for the latter.
+const OF_SESSIONS: [&str; 2] = ["session", "waited"];
 const PERCENTILES: [&str; 5] = ["p50", "p90", "p95", "p99", "p999"];
 const THROUGHPUT: [(&str, &str); 3] =
     [("requests", "requests_per_s"), ("output", "output_tokens_per_s"), ("total", "total_tokens_per_s")];
@@ -39,7 +41,7 @@ enum Column {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no metric to compare: write METRIC.PERCENTILE or METRIC.COLUMN.PERCENTILE, with METRIC one of ttft, ttfo, \
-     e2e, gap, stall, tpot, tpot_adj, ntpot, upload, lateness, dispatch_delay, COLUMN gross, tare, net or due, PERCENTILE \
+     e2e, gap, stall, tpot, tpot_adj, ntpot, upload, lateness, dispatch_delay, of sessions session and waited (or task), COLUMN gross, tare, net or due, PERCENTILE \
      p50, p90, p95, p99 or p999 (ttft.p50, gap.net.p99); or throughput.requests, throughput.output, throughput.total"
 )]
 pub struct NoSuchMetric(pub String);
@@ -65,6 +67,20 @@ fn kind(name: &str) -> Option<Kind> {
         _ => return None,
     };
     let percentile = one_of(&PERCENTILES, percentile)?;
+    let metric = if metric == "task" { "waited" } else { metric };
+    match one_of(&OF_SESSIONS, metric) {
+        Some("session") => {
+            return column.is_none().then_some(Kind::Latency { metric: "session", column: Column::Only, percentile });
+        }
+        Some(metric) => {
+            let column = match column {
+                None => Column::Met,
+                Some(column) => Column::Named(one_of(&["gross", "tare", "net", "due"], column)?),
+            };
+            return Some(Kind::Latency { metric, column, percentile });
+        }
+        None => {}
+    }
     if let Some(metric) = one_of(&SINGLE, metric) {
         return column.is_none().then_some(Kind::Latency { metric, column: Column::Only, percentile });
     }
@@ -84,6 +100,11 @@ impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
     }
+}
+
+/// Where a metric stands in a window.
+fn home(metric: &str) -> &'static str {
+    if OF_SESSIONS.contains(&metric) { "/sessions" } else { "/metrics" }
 }
 
 /// The column that an unnamed one stands for under a load: `due` in open loop, else `gross`.
@@ -114,8 +135,10 @@ impl Metric {
     pub(super) fn column_pointer(&self, load: LoadModel) -> String {
         match &self.kind {
             Kind::Throughput { .. } => "/throughput".to_owned(),
+            Kind::Latency { metric: "session", .. } => "/sessions/duration".to_owned(),
             Kind::Latency { metric, .. } => {
-                self.column(load).map_or_else(|| format!("/metrics/{metric}"), |c| format!("/metrics/{metric}/{c}"))
+                let home = home(metric);
+                self.column(load).map_or_else(|| format!("{home}/{metric}"), |c| format!("{home}/{metric}/{c}"))
             }
         }
     }
@@ -124,7 +147,7 @@ impl Metric {
     pub(super) fn tare_pointer(&self) -> Option<String> {
         match &self.kind {
             Kind::Latency { metric, column, percentile } if !matches!(column, Column::Only | Column::Named("tare")) => {
-                Some(format!("/metrics/{metric}/tare/{percentile}_ms"))
+                Some(format!("{}/{metric}/tare/{percentile}_ms", home(metric)))
             }
             _ => None,
         }
@@ -238,8 +261,21 @@ mod tests {
         assert_eq!(at("ttft.net.p99", LoadModel::Open), "/metrics/ttft/net/p99_ms");
         assert_eq!(at("gap.p999", LoadModel::Open), "/metrics/gap/gross/p999_ms");
         assert_eq!(at("upload.p90", LoadModel::Closed), "/metrics/upload/p90_ms");
+        assert_eq!(at("session.p95", LoadModel::Closed), "/sessions/duration/p95_ms");
+        assert_eq!(at("task.p50", LoadModel::Open), "/sessions/waited/due/p50_ms");
+        assert_eq!(at("waited.net.p50", LoadModel::Closed), "/sessions/waited/net/p50_ms");
         assert_eq!(at("throughput.output", LoadModel::Closed), "/throughput/output_tokens_per_s");
-        let bad = ["", "ttft", "ttft.mean", "ttft.p51", "gap.due.p50", "upload.net.p50", "throughput.p50", "a.b.c.d"];
+        let bad = [
+            "",
+            "ttft",
+            "ttft.mean",
+            "ttft.p51",
+            "gap.due.p50",
+            "upload.net.p50",
+            "session.net.p50",
+            "throughput.p50",
+            "a.b.c.d",
+        ];
         for bad in bad {
             assert_eq!(bad.parse::<Metric>(), Err(NoSuchMetric(bad.to_owned())));
         }

@@ -1,7 +1,7 @@
 //! A definition id for every metric and column: what is subtracted from what, in the names of `requests.jsonl`.
 
 /// Metric, column (`value` where a metric is one distribution), id.
-pub const ALL: [(&str, &str, &str); 49] = [
+pub const ALL: [(&str, &str, &str); 58] = [
     ("ttft", "gross", "ttft.gross=first_token.seen-submit"),
     ("ttft", "tare", "ttft.tare=gross-upload-net"),
     ("ttft", "net", "ttft.net=first_token.arrived-wire_out;lo:first_token.arrived_lo-wire_out"),
@@ -30,7 +30,7 @@ pub const ALL: [(&str, &str, &str); 49] = [
     ("ntpot", "tare", "ntpot.tare=e2e.tare/N"),
     ("ntpot", "net", "ntpot.net=e2e.net/N"),
     ("upload", "value", "upload=max(0,wire_out-handed)"),
-    ("lateness", "value", "lateness=(submit-dns-connect-tls)-max(due,slot_free)"),
+    ("lateness", "value", "lateness=(submit-dns-connect-tls)-max(due,slot_free);not of turns with after"),
     ("dispatch_delay", "value", "dispatch_delay=max(due,slot_free)-due"),
     ("connect", "dns", "connect.dns=dns"),
     ("connect", "tcp", "connect.tcp=connect"),
@@ -41,6 +41,19 @@ pub const ALL: [(&str, &str, &str); 49] = [
     ("requests_per_s", "value", "requests_per_s=ok with end in [from,to]/(to-from)"),
     ("output_tokens_per_s", "value", "output_tokens_per_s=tokens of events with arrived|seen in [from,to]/(to-from)"),
     ("total_tokens_per_s", "value", "total_tokens_per_s=output+prompt tokens with first_token in [from,to]/(to-from)"),
+    ("offered_rps", "sessions", "offered_rps=first turns alone: sessions/s"),
+    ("achieved_rps", "sessions", "achieved_rps=first turns alone: sessions/s"),
+    (
+        "in_flight",
+        "sessions",
+        "full_share,throughput=users in a session: first due..end of the last reply|closed where cut;pauses included",
+    ),
+    ("session", "value", "session=last_token.seen of the last turn-due of the first;complete kept sessions"),
+    ("waited", "gross", "waited.gross=sum(e2e.gross);complete kept sessions"),
+    ("waited", "tare", "waited.tare=sum(e2e.tare)"),
+    ("waited", "net", "waited.net=sum(e2e.net);lo:sum(e2e.lo)"),
+    ("waited", "due", "waited.due=session-sum(max(0,due-after))"),
+    ("turnaround", "value", "turnaround=(submit-dns-connect-tls)-max(due,after);sent kept turns with after"),
     ("percentile", "value", "type7-linear;exact;min_n=1,10,20,100,1000"),
     (
         "interval",

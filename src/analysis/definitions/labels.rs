@@ -33,7 +33,7 @@ pub const CACHE_TEST: &str = "CACHE TEST";
 
 /// The server is on this host: no network is in any figure.
 pub const LOOPBACK: &str = "LOOPBACK";
-/// Never more than one request in flight, as measured.
+/// Never more than one request in flight as measured, or of sessions never more than one under way.
 pub const ONE_USER: &str = "ONE USER ONLY";
 /// Answers came at one load point only.
 pub const ONE_LOAD: &str = "ONE LOAD ONLY";
@@ -41,7 +41,9 @@ pub const ONE_LOAD: &str = "ONE LOAD ONLY";
 pub const UNIFORM: &str = "UNIFORM LENGTHS";
 /// A window was shorter than [`SHORT_S`], or kept fewer requests than [`FEW_KEPT`].
 pub const SHORT: &str = "SHORT";
-/// The server's cache saved at least [`CACHE_SHARE`] of the prompt tokens, as it reports itself.
+/// The server's cache saved at least [`CACHE_SHARE`] of the prompt tokens, as it reports itself; with sessions, of those of
+/// first turns: that a later turn finds its own history is what sessions are about, and the server's counters cannot
+/// tell one from the other.
 pub const CACHE_HELPED: &str = "CACHE HELPED";
 /// The gates on the client withhold gross in some window.
 pub const CLIENT_LIMITED: &str = "CLIENT-LIMITED";

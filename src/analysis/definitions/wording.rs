@@ -51,6 +51,13 @@ pub fn coalesced(share: f64, withheld: bool) -> String {
     )
 }
 
+/// Requests that are turns of sessions.
+pub fn turns_hang_together() -> String {
+    "requests are turns of sessions, and turns of one session hang together: 95 % intervals of request figures take them for \
+     independent and are too narrow; those of sessions are of sessions"
+        .into()
+}
+
 /// Requests whose output tokens nobody counted.
 pub fn tokens_unknown(requests: u64) -> String {
     format!("{requests} requests streamed tokens without telling how many: output tokens/s is a lower bound")
@@ -266,13 +273,16 @@ pub fn nominal(load: f64) -> String {
     ((load * 1e4).round() / 1e4).to_string()
 }
 
-/// What the loads of a curve are counted in, the cap of an open loop, and what its rate does beside.
-pub fn load_unit(over: Over, at_most: Option<u64>, arrivals: Option<&str>) -> String {
+/// What the loads of a curve are counted in, the cap of an open loop, and what its rate does beside; of sessions, users
+/// and sessions/s.
+pub fn load_unit(over: Over, at_most: Option<u64>, arrivals: Option<&str>, sessions: bool) -> String {
+    let what = if sessions { "sessions" } else { "requests" };
     let arrivals = arrivals.map_or_else(String::new, |words| format!(" ({words})"));
     match (over, at_most) {
+        (Over::Concurrency, _) if sessions => "users".into(),
         (Over::Concurrency, _) => "at once".into(),
-        (Over::Rate, None) => format!("requests/s{arrivals}"),
-        (Over::Rate, Some(cap)) => format!("requests/s{arrivals} with at most {cap} at once"),
+        (Over::Rate, None) => format!("{what}/s{arrivals}"),
+        (Over::Rate, Some(cap)) => format!("{what}/s{arrivals} with at most {cap} at once"),
     }
 }
 

@@ -8,7 +8,7 @@ use super::window_tally::verdict;
 use crate::analysis::definitions::arrivals::{self, GapsOf, Spread};
 use crate::analysis::definitions::{self, dispersion, per_second, rules, share, wording};
 use crate::rundir::arrivals::{Arrivals, Dispersion, GapError, HeldBack, LawTests};
-use crate::rundir::run_json::{Requests, Verdict, VerdictKind};
+use crate::rundir::run_json::{Verdict, VerdictKind};
 use crate::rundir::window::{LoadModel, WindowRow};
 
 /// The laws that the plan names, and the part of their arrivals that this host sends.
@@ -42,7 +42,8 @@ pub(super) struct Sending {
     pub(super) wire: Option<u64>,
 }
 
-/// Every request of a window, in any order.
+/// Every request of a window that the load model began, in any order: later turns of sessions come when a reply is in, and
+/// are no arrivals.
 #[derive(Debug, Default)]
 pub(super) struct Sendings {
     all: Vec<Sending>,
@@ -128,13 +129,7 @@ impl Sendings {
     }
 
     /// Figures of an open loop or a trace, whose rates are these.
-    pub(super) fn figures(
-        &mut self,
-        bounds: &WindowRow,
-        laws: &Laws,
-        requests: &Requests,
-        mut dispatches: Dispatches,
-    ) -> Option<Arrivals> {
+    pub(super) fn figures(&mut self, bounds: &WindowRow, laws: &Laws, mut dispatches: Dispatches) -> Option<Arrivals> {
         if bounds.load.model == LoadModel::Closed {
             return None;
         }
@@ -147,14 +142,15 @@ impl Sendings {
         let dispersion = self.dispersion(bounds, rules::ARRIVAL_BIN_NS).into_iter().chain(long).collect();
         let tests = law.and_then(|law| GapsOf::schedule(law, laws.nth)).map(|gaps| self.tests(bounds, &gaps));
         self.all.sort_unstable();
+        let sent = self.all.iter().filter(|s| s.sent).count() as u64;
         Some(Arrivals {
             asked_rps: law.and_then(|law| arrivals::asked_rate(law, laws.nth, length)),
             planned: span.map_or(self.all.len() as u64, |span| self.within(span).0),
             offered_rps,
             achieved_rps,
             achieved_share: offered_rps.zip(achieved_rps).and_then(share_of),
-            sent: requests.sent,
-            not_sent: requests.not_sent,
+            sent,
+            not_sent: self.all.len() as u64 - sent,
             cap: bounds.load.concurrency,
             held_back: dispatches.held_back(),
             lateness_ms: Spread::ms(&mut dispatches.lateness),

@@ -15,8 +15,9 @@ struct Point {
     interval: Option<[f64; 2]>,
 }
 
-/// Load points that differ in nothing but the load: what the load is, the cap of an open loop, and how its rate changes.
-type Family = (Over, Option<u32>, Option<String>);
+/// Load points that differ in nothing but the load: what the load is, the cap of an open loop, how its rate
+/// changes, and whether it is one of sessions.
+type Family = (Over, Option<u32>, Option<String>, bool);
 
 /// The curves of all load points that differ in nothing but the load, two at least.
 pub(super) fn of_cells(cells: &[Cell]) -> Vec<Curve> {
@@ -42,9 +43,10 @@ pub(super) fn of_cells(cells: &[Cell]) -> Vec<Curve> {
 /// What a load is a point of: closed loops by concurrency, open ones by rate under the same cap and course. All at once is
 /// no rate, and a captured trace has none.
 fn place(load: &Load) -> Option<(Family, f64)> {
+    let sessions = load.sessions.is_some();
     match load.model {
-        LoadModel::Closed => Some(((Over::Concurrency, None, None), f64::from(load.concurrency?))),
-        LoadModel::Open => Some(((Over::Rate, load.concurrency, load.arrivals.clone()), load.rate?)),
+        LoadModel::Closed => Some(((Over::Concurrency, None, None, sessions), f64::from(load.concurrency?))),
+        LoadModel::Open => Some(((Over::Rate, load.concurrency, load.arrivals.clone(), sessions), load.rate?)),
         LoadModel::Trace => None,
     }
 }
@@ -80,7 +82,7 @@ fn column_of<'a>(over: Over, window: &'a Window, metric: &str, column: &str) -> 
 }
 
 fn curve(kind: &Family, window: u32, names: [&str; 3], points: &[Point]) -> Curve {
-    let (over, at_most, arrivals) = kind.clone();
+    let (over, at_most, arrivals, sessions) = kind.clone();
     let loads: Vec<f64> = points.iter().map(|p| p.load).collect();
     let ms: Vec<f64> = points.iter().map(|p| p.ms).collect();
     let intervals: Vec<_> = points.iter().map(|p| p.interval).collect();
@@ -93,7 +95,7 @@ fn curve(kind: &Family, window: u32, names: [&str; 3], points: &[Point]) -> Curv
         name: names.join(" "),
         window: u64::from(window),
         loads: &loads,
-        unit: wording::load_unit(over, at_most.map(u64::from), arrivals.as_deref()),
+        unit: wording::load_unit(over, at_most.map(u64::from), arrivals.as_deref(), sessions),
         ms: &ms,
         shape,
         overlap,
@@ -104,6 +106,7 @@ fn curve(kind: &Family, window: u32, names: [&str; 3], points: &[Point]) -> Curv
         over,
         at_most,
         arrivals,
+        sessions,
         metric,
         column,
         percentile,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::analysis::definitions::{self, millis, seconds};
+use crate::analysis::definitions::{self, millis, seconds, sessions};
 use crate::analysis::percentiles;
 use crate::analysis::statistics::length_differences::LengthDifferences;
 use crate::analysis::statistics::token_counts::{TokenCounts, variation};
@@ -39,7 +39,9 @@ struct ClassTally {
 impl DisclosedTally {
     /// Takes a row that was sent.
     pub(super) fn take(&mut self, row: &Row) {
-        self.beginnings.push(row.beginning().to_owned());
+        if sessions::is_arrival(row) {
+            self.beginnings.push(row.beginning().to_owned());
+        }
         let ttft = definitions::ttft(row);
         if let Some(submit) = row.submit {
             let first = FirstSent {

@@ -7,6 +7,7 @@ use crate::analysis::statistics::proportion;
 use crate::goals::{Goals, WindowFigure};
 use crate::rundir::row::Row;
 use crate::rundir::run_json::{Distribution, GoalsMet, Goodput, LimitMet, Metrics, Requests, Throughput};
+use crate::rundir::sessions::Sessions;
 use crate::rundir::window::{LoadModel, WindowRow};
 
 /// Kept requests by how they stand to the goals.
@@ -26,6 +27,8 @@ pub(super) struct Found<'a> {
     /// Bounds of the throughput, ns.
     pub(super) span: Option<(u64, u64)>,
     pub(super) metrics: &'a Metrics,
+    /// Where requests are turns.
+    pub(super) sessions: Option<&'a Sessions>,
     /// Gross is withheld.
     pub(super) no_gross: bool,
     /// After what was done on purpose.
@@ -117,10 +120,14 @@ impl Found<'_> {
     /// From due in open loop, where the metric has that column; else gross.
     fn column(&self, metric: &str) -> Option<&Distribution> {
         let m = self.metrics;
+        if metric == "session" {
+            return self.sessions?.duration.as_ref();
+        }
         let (since, between) = match metric {
             "ttft" => (Some(&m.ttft), None),
             "ttfo" => (Some(&m.ttfo), None),
             "e2e" => (Some(&m.e2e), None),
+            "waited" => (self.sessions.map(|found| &found.waited), None),
             "gap" => (None, Some(&m.gap)),
             "stall" => (None, Some(&m.stall)),
             "tpot" => (None, Some(&m.tpot)),

@@ -16,7 +16,7 @@ pub(super) fn of(plan: &Value, cells: &[Cell], complete: bool) -> Vec<String> {
     let any = |holds: fn(&Window) -> bool| windows.iter().any(|w| holds(w));
     let labels = [
         (LOOPBACK, is_loopback(plan)),
-        (ONE_USER, windows.iter().map(|w| w.in_flight.max).max() == Some(1)),
+        (ONE_USER, windows.iter().map(|w| at_once(w)).max() == Some(1)),
         (ONE_LOAD, one_load(cells)),
         (UNIFORM, uniform(&windows)),
         (SHORT, any(|w| w.duration_s < SHORT_S || w.requests.kept < FEW_KEPT)),
@@ -26,6 +26,11 @@ pub(super) fn of(plan: &Value, cells: &[Cell], complete: bool) -> Vec<String> {
     ];
     let measured = labels.iter().filter(|(_, holds)| *holds).map(|(label, _)| (*label).to_string());
     of_work(plan).into_iter().chain(measured).collect()
+}
+
+/// Requests, or where requests are turns, sessions.
+fn at_once(window: &Window) -> u64 {
+    window.sessions.as_ref().map_or(window.in_flight.max, |found| found.at_once.max)
 }
 
 /// As the environment says, else by the host in `base_url`.
@@ -51,8 +56,13 @@ fn uniform(windows: &[&Window]) -> bool {
     !known.is_empty() && known.iter().all(|cv| *cv < UNIFORM_VARIATION)
 }
 
-/// By the usage of the requests that reported it, or by the server's own counters.
+/// By the usage of the requests that reported it, or by the server's own counters; of sessions by their first turns.
 fn cache_helped(windows: &[&Window]) -> bool {
+    let first = windows.iter().filter_map(|w| w.sessions.as_ref()?.by_turn.iter().find(|turn| turn.turn == 1));
+    if first.filter_map(|turn| turn.cached_share).any(|share| share >= CACHE_SHARE) {
+        return true;
+    }
+    let windows: Vec<&Window> = windows.iter().copied().filter(|w| w.sessions.is_none()).collect();
     let sum = |of: &dyn Fn(&Window) -> Option<u64>| windows.iter().filter_map(|w| of(w)).fold(0, u64::saturating_add);
     let told = share(sum(&|w| w.disclosed.cached.tokens), sum(&|w| w.disclosed.cached.prompt_tokens));
     let hits = sum(&|w| w.server.as_ref()?.prefix_cache_hits);

@@ -11,9 +11,11 @@ use super::fitness::{self, Signals};
 use super::goals::{self, Keeping};
 use super::ledger::Ledger;
 use super::occupancy::Occupancy;
+use super::sessions::SessionTally;
 use super::steady::Course;
 use super::{Context, SummaryError};
 use crate::analysis::definitions::load::{self, TokenTrail};
+use crate::analysis::definitions::sessions;
 use crate::analysis::definitions::{self, per_second, rules, seconds, share, wording};
 use crate::analysis::percentiles::{self, PUBLISHED};
 use crate::goals::Goals;
@@ -49,6 +51,7 @@ pub(super) struct WindowTally<'a> {
     disclosed: DisclosedTally,
     client_failures: u64,
     keeping: Keeping,
+    sessions: SessionTally,
     /// Where something was done on purpose.
     disturbed: Option<Disturbed>,
     /// Known or lower bounds of ttft and e2e of requests that timed out or were censored.
@@ -68,7 +71,10 @@ struct Chunking {
 /// When requests were due, and when something was done about it.
 #[derive(Default)]
 struct Schedule {
+    /// What the load model began.
     sendings: Sendings,
+    /// Submits of the turns that came when a reply was in.
+    answers: Vec<u64>,
     in_flight: Vec<(u64, u64)>,
     dispatched: Vec<Dispatched>,
 }
@@ -79,7 +85,10 @@ struct Dispatched {
     action: u64,
     end: u64,
     due: u64,
+    /// It is kept and ok.
     counts: bool,
+    /// By the load model, not by a reply.
+    scheduled: bool,
 }
 
 /// What the server delivered.
@@ -145,6 +154,7 @@ impl<'a> WindowTally<'a> {
             disclosed: DisclosedTally::default(),
             client_failures: 0,
             keeping: Keeping::default(),
+            sessions: SessionTally::default(),
             disturbed: Disturbed::by(marks, bounds),
             incomplete: Incomplete::default(),
         }
@@ -169,6 +179,9 @@ impl<'a> WindowTally<'a> {
         self.requests.due += 1;
         self.client_failures += u64::from(row.error.as_ref().is_some_and(|e| rules::is_client_loss(&e.class)));
         self.disturbed.iter_mut().for_each(|disturbed| disturbed.take(row));
+        if let Some(asked) = &self.bounds.load.sessions {
+            self.sessions.take(row, asked, self.bounds)?;
+        }
         if row.trace_id < rules::FIRST_REQUESTS {
             self.first_requests.push(first_request(row));
         }
@@ -191,8 +204,10 @@ impl<'a> WindowTally<'a> {
 
     fn not_sent(&mut self, row: &Row) {
         self.requests.not_sent += 1;
-        let unsent = Sending { trace_id: row.trace_id, due: row.due, sent: false, submit: None, wire: None };
-        self.schedule.sendings.take(unsent);
+        if sessions::is_arrival(row) {
+            let unsent = Sending { trace_id: row.trace_id, due: row.due, sent: false, submit: None, wire: None };
+            self.schedule.sendings.take(unsent);
+        }
         *self.requests.not_sent_reasons.entry(error_class(row)).or_default() += 1;
     }
 
@@ -205,11 +220,15 @@ impl<'a> WindowTally<'a> {
         self.disclosed.take(row);
         let schedule = &mut self.schedule;
         let (trace_id, due, submit, wire) = (row.trace_id, row.due, row.submit, row.wire_out);
-        schedule.sendings.take(Sending { trace_id, due, sent: true, submit, wire });
+        match sessions::is_arrival(row) {
+            true => schedule.sendings.take(Sending { trace_id, due, sent: true, submit, wire }),
+            false => schedule.answers.extend(submit),
+        }
         schedule.in_flight.extend(in_flight);
         if let (Some(action), Some((_, end))) = (definitions::first_action(row), in_flight) {
             let counts = row.outcome == Outcome::Ok && row.phase == Phase::Measured;
-            schedule.dispatched.push(Dispatched { action, end, due: row.due, counts });
+            let scheduled = !sessions::needs_reply(row);
+            schedule.dispatched.push(Dispatched { action, end, due: row.due, counts, scheduled });
         }
         if row.outcome == Outcome::Ok {
             self.work.ended_ok.extend(in_flight.map(|(_, end)| end));
@@ -268,12 +287,19 @@ impl<'a> WindowTally<'a> {
         self.check()?;
         let bounds = self.bounds;
         let occupancy = Occupancy::of(&self.schedule.in_flight, bounds.opened, bounds.closed);
-        let in_flight = occupancy.figures(bounds.load.concurrency.map(|c| c as usize));
+        let asked = bounds.load.sessions.as_ref();
+        // users who think are users at once all the same
+        let users = asked.map(|asked| self.sessions.end(asked, bounds));
+        let full = bounds.load.concurrency.map(|c| c as usize);
+        let mut in_flight = occupancy.figures(full);
+        if let (Some(users), LoadModel::Closed) = (&users, bounds.load.model) {
+            in_flight.full_share = users.figures(full).full_share;
+        }
         let (offered_rps, achieved_rps) = self.schedule.sendings.rates(bounds);
         let (late, dispatches) = self.schedule.lateness(bounds);
         let mut client = context.health.client(bounds);
         let calibration = context.calibration.as_ref();
-        let throughput_span = self.throughput_span(&occupancy);
+        let throughput_span = self.throughput_span(users.as_ref().unwrap_or(&occupancy));
         client.load = self.load(throughput_span, in_flight.max);
         let events_per_s = client.load.events_per_s;
         client.calibrated = calibration.zip(events_per_s).and_then(|(c, rate)| c.tare(rate));
@@ -306,7 +332,7 @@ impl<'a> WindowTally<'a> {
             verdicts.push(verdict("tokens", "*", VerdictKind::Flag, Some(n as f64), wording::tokens_unknown(n)));
         }
         verdicts.extend(fitness::verdicts(&client.gates));
-        let arrivals = self.schedule.sendings.figures(bounds, &context.laws, &self.requests, dispatches);
+        let arrivals = self.schedule.sendings.figures(bounds, &context.laws, dispatches);
         verdicts.extend(arrivals.iter().flat_map(arrivals::verdicts));
         let calibrated = match (calibration, events_per_s) {
             (Some(c), Some(rate)) if self.user_stamps() && !withheld.gross => self.latency.calibrated(c, rate),
@@ -315,6 +341,10 @@ impl<'a> WindowTally<'a> {
         let (mut metrics, by_conn) = self.latency.print(withheld, &mut verdicts);
         (metrics.lateness, metrics.dispatch_delay) = late.print();
         [metrics.ttft.calibrated, metrics.ttfo.calibrated, metrics.e2e.calibrated] = calibrated;
+        let sessions = asked.zip(users.as_ref()).map(|(asked, users)| {
+            verdicts.push(verdict("*", "*", VerdictKind::Flag, None, wording::turns_hang_together()));
+            std::mem::take(&mut self.sessions).print(asked, users, withheld, &mut verdicts)
+        });
         let steady = self.course.judge(bounds, withheld.gross, &mut verdicts);
         for first in &mut self.first_requests {
             first.ttft_gross_ms = first.ttft_gross_ms.filter(|_| !withheld.gross);
@@ -337,6 +367,7 @@ impl<'a> WindowTally<'a> {
                 throughput: &throughput,
                 span: throughput_span,
                 metrics: &metrics,
+                sessions: sessions.as_ref(),
                 no_gross: withheld.gross,
                 recovery,
             };
@@ -371,7 +402,7 @@ impl<'a> WindowTally<'a> {
             interrupted: bounds.interrupted,
             goals,
             failure,
-            sessions: None,
+            sessions,
             trace_hash: bounds.trace_hash.clone(),
             lengths,
             disclosed,
@@ -415,7 +446,7 @@ impl<'a> WindowTally<'a> {
     fn load(&self, throughput: Option<(u64, u64)>, streams: u64) -> ClientLoad {
         let span = load::rated_span(throughput, self.bounds.opened, self.bounds.closed);
         ClientLoad {
-            requests_per_s: load::rate(self.schedule.sendings.submits(), span),
+            requests_per_s: load::rate(self.schedule.submits(), span),
             events_per_s: load::rate(self.work.trails.iter().flat_map(TokenTrail::moments), span),
             streams,
             burst: None,
@@ -518,6 +549,10 @@ impl Late {
 }
 
 impl Schedule {
+    fn submits(&self) -> impl Iterator<Item = u64> + '_ {
+        self.sendings.submits().chain(self.answers.iter().copied())
+    }
+
     /// Lateness and delay of the ok requests, and of all that were tried, once all ends are known.
     fn lateness(&mut self, bounds: &WindowRow) -> (Late, Dispatches) {
         self.dispatched.sort_unstable();
@@ -526,7 +561,7 @@ impl Schedule {
         let end = self.sendings.span(bounds).map(|(_, end)| end);
         let mut late = Late::default();
         let mut all = Dispatches { delays: free.as_ref().map(|_| Vec::new()), ..Dispatches::default() };
-        for (k, d) in self.dispatched.iter().enumerate() {
+        for (k, d) in self.dispatched.iter().enumerate().filter(|(_, d)| d.scheduled) {
             let slot = free.as_ref().map(|free| free[k]);
             let lateness = definitions::lateness(d.due, d.action, slot);
             let delay = slot.map(|slot| definitions::dispatch_delay(d.due, slot));

@@ -10,7 +10,7 @@ use crate::analysis::definitions::labels::SHORT_S;
 use crate::injection::Injection;
 use crate::report::quantity::{count, latency, rate};
 use crate::rundir::run_json::{Cell, Window};
-use crate::rundir::window::LoadModel;
+use crate::rundir::window::{LoadModel, SessionKind};
 
 /// Box 7.
 pub(super) fn one_user_or_a_crowd(sheet: &Sheet<'_>) -> Answer {
@@ -30,7 +30,19 @@ pub(super) fn one_user_or_a_crowd(sheet: &Sheet<'_>) -> Answer {
         format!("{} at {}", mean, load(&cell.load))
     };
     let levels: Vec<String> = sheet.run.cells.iter().map(of_cell).collect();
+    let found = sheet.sessions();
+    let under_way = found.iter().map(|s| s.at_once.max).max();
+    let of_sessions = match (found.first(), under_way) {
+        (Some(first), Some(most)) => {
+            let means = range(found.iter().filter_map(|s| s.at_once.mean), |mean| rate(Some(mean)));
+            let of = crate::report::sessions::noun(first.kind);
+            let means = means.map_or_else(String::new, |means| format!(", mean of each window {means}"));
+            format!("{of} under way, pauses included: at most {}{means}", count(most))
+        }
+        _ => String::new(),
+    };
     let crowd = match most {
+        1 if under_way > Some(1) => "never more than 1 request at the same time".to_string(),
         1 => "one user only: never more than 1 request".to_string(),
         n => format!("at most {} at the same time", count(n)),
     };
@@ -41,12 +53,22 @@ pub(super) fn one_user_or_a_crowd(sheet: &Sheet<'_>) -> Answer {
         .map(|c| json!({"cell": c.cell, "load": c.load, "in_flight": c.windows.iter().map(|w| w.in_flight).collect::<Vec<_>>()}))
         .collect();
     let measured = format!("{kind}; requests in flight as measured, mean of each window: {}", levels.join(", "));
-    Answer::new(Status::Measured, [measured, crowd], json!({"most": most, "cells": cells}))
+    let mut values = json!({"most": most, "cells": cells});
+    if !found.is_empty() {
+        values["sessions_at_once"] = json!(found.iter().map(|s| s.at_once).collect::<Vec<_>>());
+    }
+    Answer::new(Status::Measured, [measured, of_sessions, crowd], values)
 }
 
 fn model<'a>(sheet: &'a Sheet<'_>, cell: &Cell) -> &'a str {
     if cell.load.model == LoadModel::Closed {
         return "closed loop";
+    }
+    if let Some(asked) = &cell.load.sessions {
+        return match asked.kind {
+            SessionKind::Chat => "partly open: sessions arrive, their turns follow the replies",
+            SessionKind::Chain => "partly open: tasks arrive, their calls follow the replies",
+        };
     }
     let planned = &sheet.plan["cells"][cell.cell as usize];
     let varying = planned["law"]["name"] == "varying";

@@ -6,6 +6,7 @@ use super::printable;
 use crate::analysis::definitions::wording::nominal;
 use crate::report::quantity::rate;
 use crate::rundir::run_json::{Cell, RunJson, Window};
+use crate::rundir::sessions::Sessions;
 use crate::rundir::window::{Load, LoadModel};
 
 /// Longest piece of text that a server or a flag brings into a sentence, in characters.
@@ -67,6 +68,11 @@ impl<'a> Sheet<'a> {
         self.places().iter().map(|p| of(p.window)).fold(0, u64::saturating_add)
     }
 
+    /// Windows whose requests are turns of sessions.
+    pub(super) fn sessions(&self) -> Vec<&Sessions> {
+        self.run.cells.iter().flat_map(|cell| &cell.windows).filter_map(|window| window.sessions.as_ref()).collect()
+    }
+
     pub(super) fn digest(&self, file: &str) -> Option<&str> {
         self.digests.iter().find(|(name, _)| *name == file).map(|(_, digest)| digest.as_str())
     }
@@ -119,6 +125,9 @@ pub(super) fn range(figures: impl IntoIterator<Item = f64>, show: impl Fn(f64) -
 
 /// `8 at once`, `12.5 requests/s`.
 pub(super) fn load(load: &Load) -> String {
+    if let Some(of_sessions) = crate::report::sessions::of_load(load) {
+        return of_sessions;
+    }
     let at_once = load.concurrency.map(|c| c.to_string());
     let course = load.arrivals.as_ref().map_or_else(String::new, |words| format!(" ({words})"));
     match (load.model, load.rate) {

@@ -11,6 +11,7 @@ use crate::analysis::definitions::{share, wording};
 use crate::analysis::statistics::token_counts::TokenCounts;
 use crate::report::quantity::count;
 use crate::rundir::disclosed::ClassLengths;
+use crate::rundir::sessions::{Sessions, TurnFigures};
 
 /// Lengths of one class over all windows.
 #[derive(Default)]
@@ -82,12 +83,47 @@ pub(super) fn lengths(sheet: &Sheet<'_>) -> Answer {
             (*name, json!({"requests": class.requests, "share": share(class.requests, kept), "windows": class.windows}))
         })
         .collect();
-    let values = json!({"classes": per_class, "prompt_variation": variations, "usage_told": told, "kept": kept});
+    let mut values = json!({"classes": per_class, "prompt_variation": variations, "usage_told": told, "kept": kept});
+    let found = sheet.sessions();
+    if !found.is_empty() {
+        values["by_turn"] = json!(found.iter().map(|s| lengths_by_turn(s)).collect::<Vec<_>>());
+    }
+    let turns = turns(&found);
     match told {
-        0 => Answer::new(Status::NotVerifiable, [asked, spread, seed], values),
-        _ => Answer::new(Status::Measured, [realised, spread, seed], values),
+        0 => Answer::new(Status::NotVerifiable, [asked, turns, spread, seed], values),
+        _ => Answer::new(Status::Measured, [realised, turns, spread, seed], values),
     }
 }
+
+/// Most turns that a sentence names.
+const TURNS: usize = 4;
+
+/// How many turns there were, and how prompts grew over them.
+fn turns(found: &[&Sessions]) -> String {
+    let Some(first) = found.first() else { return String::new() };
+    let most = found.iter().filter_map(|s| Some(s.by_turn.last()?.turn)).max().unwrap_or(0);
+    let of = |turn: u32| {
+        let here = found.iter().filter_map(|s| s.by_turn.iter().find(|t| t.turn == turn));
+        let means = range(here.filter_map(|t| t.prompt_tokens_mean), |mean| count(mean.round() as u64))?;
+        Some(format!("{turn}: {means}"))
+    };
+    // the first ones, and the last
+    let places = (1..=most).filter(|turn| (*turn as usize) < TURNS || *turn == most);
+    let list: Vec<String> = places.filter_map(of).collect();
+    let grown = match list.is_empty() {
+        true => ", of prompts that the server did not count".to_string(),
+        false => format!(", mean prompt tokens by turn {}", list.join(", ")),
+    };
+    format!("{} of up to {}{grown}", crate::report::sessions::noun(first.kind), plural(most.into(), "turn"))
+}
+
+fn lengths_by_turn(found: &Sessions) -> Value {
+    let turn = |t: &TurnFigures| json!({"turn": t.turn, "sent": t.sent, "prompt_tokens_mean": t.prompt_tokens_mean, "completion_tokens_mean": t.completion_tokens_mean});
+    Value::Array(found.by_turn.iter().take(MOST_TURNS).map(turn).collect())
+}
+
+/// Most turns among the values of a box; all are in `run.json`.
+const MOST_TURNS: usize = 100;
 
 /// Box 11.
 pub(super) fn sampling(sheet: &Sheet<'_>) -> Answer {

@@ -578,3 +578,57 @@ fn labels_of_what_was_measured() {
     };
     assert!(!has(two, labels::ONE_LOAD));
 }
+
+fn of_sessions(users: Option<u32>, change: impl FnMut(&mut Row)) -> (Boxes, Vec<String>) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut specimen = Specimen::sessions(users, 120);
+    rows(&mut specimen, change);
+    specimen.write(dir.path());
+    (of(dir.path()), summarise(dir.path()).unwrap().labels)
+}
+
+#[test]
+fn sessions_that_find_their_own_history_are_no_accident() {
+    let (boxes, labels) = of_sessions(Some(3), |_| ());
+    let (status, sentence) = answer(&boxes, 5);
+    assert_eq!(status, Status::Measured);
+    for words in [
+        "each of the sessions begins with a nonce that no other of its window has",
+        "cached share of the prompts by turn 1: 0.0 %, 2: 44.7 %, 3: 63.9 %, 4: 73.2 %",
+    ] {
+        assert!(sentence.contains(words), "no {words} in {sentence}");
+    }
+    assert!(!sentence.contains("WARNING") && !labels.iter().any(|l| l == labels::CACHE_HELPED), "{labels:?}");
+    // a first turn has no history: what it finds, others had sent
+    let (boxes, labels) = of_sessions(Some(3), |row| {
+        if row.session.as_ref().is_some_and(|turn| turn.turn == 0) {
+            row.cached_tokens = Some(11);
+        }
+    });
+    let (_, sentence) = answer(&boxes, 5);
+    assert!(sentence.contains("WARNING: the cache saved 50.0 % of the prompt tokens of first turns"), "{sentence}");
+    assert!(labels.iter().any(|l| l == labels::CACHE_HELPED), "{labels:?}");
+}
+
+#[test]
+fn boxes_tell_of_sessions() {
+    let (boxes, labels) = of_sessions(Some(3), |_| ());
+    let told = [
+        (2, "240 sessions begun, 8 dropped by id, 232 kept = 228 complete + 2 failed + 2 cut off"),
+        (7, "mean of each window"),
+        (7, "at 3 users, sessions of 2 to 4 turns, think time 7 ms"),
+        (7, "sessions under way, pauses included: at most 3"),
+        (10, "sessions of up to 4 turns, mean prompt tokens by turn 1: 22, 2: 47, 3: 72, 4: 97"),
+    ];
+    for (number, words) in told {
+        let (_, sentence) = answer(&boxes, number);
+        assert!(sentence.contains(words), "no {words} in {sentence}");
+    }
+    assert!(!labels.iter().any(|l| l == labels::ONE_USER));
+    // one user who never has two sessions at once
+    let (_, labels) = of_sessions(Some(1), |_| ());
+    assert!(labels.iter().any(|l| l == labels::ONE_USER), "{labels:?}");
+    let (boxes, _) = of_sessions(None, |_| ());
+    let (_, sentence) = answer(&boxes, 7);
+    assert!(sentence.starts_with("partly open: tasks arrive, their calls follow the replies"), "{sentence}");
+}

@@ -7,6 +7,7 @@ use super::{Answer, Status};
 use crate::analysis::definitions::wording;
 use crate::report::quantity::{count, percent};
 use crate::rundir::run_json::{NoiseGaps, Requests};
+use crate::rundir::sessions::SessionCounts;
 
 /// Box 1.
 pub(super) fn which_event(sheet: &Sheet<'_>) -> Answer {
@@ -98,12 +99,31 @@ pub(super) fn how_many(sheet: &Sheet<'_>) -> Answer {
     };
     let rest = |key: &str| sheet.plan[key].as_f64().unwrap_or(0.0);
     let rests = wording::rests(rest("gap_between_windows_s"), rest("gap_between_cells_s")).unwrap_or_default();
-    let values = json!({
+    let found = sheet.sessions();
+    let of = |count: fn(&SessionCounts) -> u64| found.iter().map(|s| count(&s.counts)).sum::<u64>();
+    let sessions = match found.first() {
+        None => String::new(),
+        Some(first) => format!(
+            "{} {} begun, {} dropped by id, {} kept = {} complete + {} failed + {} cut off by the end of a window: their time is of \
+             the complete ones",
+            count(of(|c| c.begun)),
+            crate::report::sessions::noun(first.kind),
+            count(of(|c| c.dropped)),
+            count(of(|c| c.kept)),
+            count(of(|c| c.complete)),
+            count(of(|c| c.failed)),
+            count(of(|c| c.cut)),
+        ),
+    };
+    let mut values = json!({
         "due": due, "not_sent": not_sent, "sent": sent, "dropped": dropped, "kept": kept, "ok": ok, "failed": failed,
         "censored": censored, "loads": loads, "windows": places.len(),
         "ttft_gap_p50": p50.map(|g| g.0), "ttft_gap_p99": p99.map(|g| g.0),
     });
-    Answer::new(Status::Measured, [counts, rests, noise], values)
+    if !found.is_empty() {
+        values["sessions"] = json!(found.iter().map(|s| &s.counts).collect::<Vec<_>>());
+    }
+    Answer::new(Status::Measured, [counts, sessions, rests, noise], values)
 }
 
 /// The first sum that does not close.

@@ -10,6 +10,7 @@ use crate::report::quantity::{count, latency};
 use crate::rundir::disclosed::FirstSent;
 use crate::rundir::row::Outcome;
 use crate::rundir::run_json::{ServerActivity, Window};
+use crate::rundir::sessions::Sessions;
 use crate::workload::cache::Cache;
 
 /// A first call is slow when it took more than so many kept medians.
@@ -89,7 +90,13 @@ pub(super) fn cache(sheet: &Sheet<'_>) -> Answer {
     }
     let shared = sheet.sum(|w| w.disclosed.shared_beginnings);
     let mode = sheet.plan["workload"]["cache"].as_str().and_then(|words| words.parse().ok()).unwrap_or(Cache::Unique);
+    let found = sheet.sessions();
     let beginnings = match (mode, shared) {
+        (Cache::Unique, 0) if !found.is_empty() => format!(
+            "each of the {} begins with a nonce that no other of its window has",
+            crate::report::sessions::noun(found[0].kind)
+        ),
+        _ if !found.is_empty() => format!("{} begin as another one of their window does", plural(shared, "first turn")),
         (Cache::Unique, 0) => {
             format!("each of {} begins with a nonce that no other of its window has", plural(sent, "prompt"))
         }
@@ -144,8 +151,18 @@ pub(super) fn cache(sheet: &Sheet<'_>) -> Answer {
         _ => String::new(),
     };
     let told = [cached_share, share(hits.unwrap_or(0), queries.unwrap_or(0))].into_iter().flatten();
-    let most = told.fold(0.0, f64::max);
+    // that a turn finds its own history is what sessions are about: what a first turn finds is not
+    let most = match found.is_empty() {
+        true => told.fold(0.0, f64::max),
+        false => found.iter().filter_map(|s| s.by_turn.iter().find(|t| t.turn == 1)?.cached_share).fold(0.0, f64::max),
+    };
+    let by_turn = cached_by_turn(&found);
     let warning = match most >= CACHE_SHARE {
+        true if !found.is_empty() => format!(
+            "WARNING: the cache saved {} of the prompt tokens of first turns, which have no history: they were shorter for what \
+             others had sent",
+            wording::percent(most)
+        ),
         true => format!(
             "WARNING: the cache saved {} of the prompt tokens, and latencies are shorter for it",
             wording::percent(most)
@@ -161,12 +178,35 @@ pub(super) fn cache(sheet: &Sheet<'_>) -> Answer {
         Status::NotVerifiable => "whether a cache helped cannot be told from here".to_string(),
         _ => String::new(),
     };
-    let values = json!({
+    let mut values = json!({
         "cache": mode.to_string(), "shared_beginnings": shared, "sent": sent, "kept": kept, "reported": reported, "hit": hit,
         "cached_tokens": (reported > 0).then_some(tokens), "prompt_tokens": (reported > 0).then_some(prompt),
         "cached_share": cached_share, "server_hits": hits, "server_queries": queries,
     });
-    Answer::new(status, [meant, beginnings, usage, counters, warning, cannot], values)
+    if !found.is_empty() {
+        let shares =
+            |s: &&Sessions| s.by_turn.iter().take(MOST_TURNS).map(|t| json!(t.cached_share)).collect::<Vec<Value>>();
+        values["cached_share_by_turn"] = json!(found.iter().map(shares).collect::<Vec<_>>());
+    }
+    Answer::new(status, [meant, beginnings, usage, by_turn, counters, warning, cannot], values)
+}
+
+/// Most turns among the values of a box; all are in `run.json`.
+const MOST_TURNS: usize = 100;
+
+/// What each turn found of its history; empty where requests stand alone.
+fn cached_by_turn(found: &[&Sessions]) -> String {
+    let Some(last) = found.iter().filter_map(|s| Some(s.by_turn.last()?.turn)).max() else { return String::new() };
+    let of = |turn: u32| {
+        let here = found.iter().filter_map(|s| s.by_turn.iter().find(|t| t.turn == turn)?.cached_share);
+        Some(format!("{turn}: {}", range(here, wording::percent)?))
+    };
+    let list: Vec<String> = (1..=last).filter(|turn| *turn < 4 || *turn == last).filter_map(of).collect();
+    let history = "a later turn begins with what was said before, which a cache is meant to find";
+    match list.is_empty() {
+        true => history.to_owned(),
+        false => format!("{history}: cached share of the prompts by turn {}", list.join(", ")),
+    }
 }
 
 /// Box 6.

@@ -25,6 +25,8 @@
 //! - Percentiles are linear between neighbours whatever n is, deviations over n. `adj_*` count each failed request as one that
 //!   never ends, nearest rank; what is infinite is null.
 //! - Times since 1970 have the zero of the rows, known to the second: all are off by the same amount, at most a second.
+//! - **Turns**: `session_num` counts requests, or sessions where requests are turns of such; then `conversation_id` is `session_N` and
+//!   `turn_index` the place. Its figures are over requests, as there.
 //! - Not written: what needs texts (`usage_*_diff_pct`, `context_overflow_count`), `usage_total_tokens`, HTTP traces (`http_req_*`), the sweep lines (`effective_concurrency`,
 //!   `active_*`), goodput (its goals hold other stamps than the plan's), GPUs and servers.
 //! - `input_config` tells the load in AIPerf's words where it has them, else as `fixed_schedule`, and the workload by mean and

@@ -24,6 +24,8 @@ pub(super) struct Record {
     ack: Option<u64>,
     cancelled: Option<u64>,
     session: u64,
+    /// Place in a conversation.
+    turn: Option<u32>,
     worker: u32,
     pub warmup: bool,
     /// In the order of the file.
@@ -75,7 +77,8 @@ impl Record {
             end: basis.zero_ns + end,
             ack: row.first_byte.filter(|_| answered).map(|stamp| basis.zero_ns + stamp.seen),
             cancelled: (row.outcome == Outcome::Censored).then_some(basis.zero_ns + basis.closed),
-            session: row.trace_id,
+            session: row.session.as_ref().map_or(row.trace_id, |turn| turn.id),
+            turn: row.session.as_ref().map(|turn| turn.turn),
             worker: row.worker,
             warmup: row.phase == Phase::Warmup,
             metrics: if row.outcome == Outcome::Ok { metrics(row, start, basis.streamed) } else { Vec::new() },
@@ -106,7 +109,10 @@ impl Record {
         let mut metadata = Map::new();
         let mut put = |name: &str, value: Value| drop(metadata.insert(name.to_owned(), value));
         put("session_num", json!(self.session));
-        put("turn_index", json!(0));
+        if self.turn.is_some() {
+            put("conversation_id", json!(format!("session_{}", self.session)));
+        }
+        put("turn_index", json!(self.turn.unwrap_or(0)));
         put("credit_issued_ns", json!(self.issued));
         put("request_start_ns", json!(self.start));
         if let Some(ack) = self.ack {

@@ -49,3 +49,17 @@ fn latencies_start_before_the_connection_and_gaps_within_a_read_are_zero() {
     let itl = warm.one(metric::DECODE).expect("a value") / (row.completion_tokens.expect("usage") - 1) as f64;
     assert_eq!(warm.one(metric::ITL), Some(itl));
 }
+
+#[test]
+fn turns_say_which_conversation_they_are_of() {
+    let (_, windows) = specimens::run();
+    let mut row = windows[1].ok().next().expect("an ok row").clone();
+    let basis = Basis { zero_ns: 1_000, streamed: true, closed: windows[1].bounds.closed };
+    let told = |row: &Row| {
+        let metadata = Record::of(row, basis).json()["metadata"].clone();
+        [&metadata["session_num"], &metadata["conversation_id"], &metadata["turn_index"]].map(Value::clone)
+    };
+    assert_eq!(told(&row), [json!(row.trace_id), Value::Null, json!(0)]);
+    row.session = Some(crate::analysis::specimen::turn(7, 2, 4, None));
+    assert_eq!(told(&row), [json!(7), json!("session_7"), json!(2)]);
+}

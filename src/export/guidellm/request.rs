@@ -22,6 +22,8 @@ pub(super) enum Status {
 pub(super) struct Request {
     pub status: Status,
     id: String,
+    /// Session and place in it.
+    turn: Option<(u64, u32)>,
     node: u32,
     pub targeted: f64,
     pub resolve_start: Option<f64>,
@@ -100,6 +102,7 @@ impl Request {
         Request {
             status,
             id: format!("{}/{}/{}/{}", row.run, row.cell, row.window, row.trace_id),
+            turn: row.session.as_ref().map(|turn| (turn.id, turn.turn)),
             node: row.worker,
             targeted: at(row.due),
             resolve_start: row.taken.map(at),
@@ -251,9 +254,9 @@ impl Request {
             "tool_calls": null,
             "info": {
                 "request_id": self.id,
-                "conversation_id": null,
-                "history_len": 0,
-                "turn_index": 0,
+                "conversation_id": self.turn.map(|(session, _)| format!("session_{session}")),
+                "history_len": self.turn.map_or(0, |(_, turn)| turn),
+                "turn_index": self.turn.map_or(0, |(_, turn)| turn),
                 "preceding_nodes": 0,
                 "node_id": null,
                 "agent_id": null,

@@ -7,13 +7,16 @@ use super::{figure, foreign, tables};
 use crate::analysis::definitions::rules::GateState;
 use crate::analysis::exhibits::{Mark, WindowExhibits};
 use crate::report::quantity::{between, count, fraction, latency, percent, percentile, rate};
-use crate::report::{arrivals, failure, fitness, goals, intervals, lengths, server, steady, terminal};
+use crate::report::{arrivals, failure, fitness, goals, intervals, lengths, server, sessions, steady, terminal};
 use crate::rundir::row::Outcome;
 use crate::rundir::run_json::{Cell, Distribution, Verdict, VerdictKind, Window};
+use crate::rundir::window::SessionKind;
 
 const SHOWN: [&str; 5] = ["p50", "p90", "p95", "p99", "p999"];
 /// Metrics told where there are many windows.
 const IN_SHORT: [&str; 4] = ["ttft", "e2e", "gap", "tpot"];
+/// Turns in the table of a window, told finely or not; more are in the Markdown report.
+const TURNS: [usize; 2] = [60, 12];
 /// Sentences of a window; more are in the Markdown report.
 const MOST_SENTENCES: usize = 12;
 
@@ -34,6 +37,7 @@ pub(super) fn section(cell: &Cell, window: &Window, drawn: &WindowExhibits, mark
             }
             h4 { "Latency" }
             (metrics(window, detail))
+            (of_sessions(window, detail))
             @if detail == Detail::Tables {
                 p class="note" { "Pictures are drawn of the first window of each load; what else is known of this one is in report.md." }
                 (facts(window))
@@ -140,6 +144,32 @@ fn with_interval(d: &Distribution, p: &str) -> Markup {
     html! { (percentile(Some(d), p)) @if let Some(ends) = intervals::interval(Some(d), p) { br; i { (ends) } } }
 }
 
+/// Conversations or chains: how many, how long, and turn by turn.
+fn of_sessions(window: &Window, detail: Detail) -> Markup {
+    let Some(found) = &window.sessions else { return html! {} };
+    let most = if detail == Detail::Fine { TURNS[0] } else { TURNS[1] };
+    let title = match found.kind {
+        SessionKind::Chat => "Sessions",
+        SessionKind::Chain => "Tasks",
+    };
+    let tables = sessions::tables(found, most);
+    html! {
+        h4 { (title) }
+        p { (sessions::counts(found).replace("   ", ", ")) "." }
+        @if let Some(text) = sessions::lost(found) { p class="note" { (text.replace("   ", "; ")) "." } }
+        @if detail != Detail::Tables {
+            div class="pair" { (figure::ttft_by_turn(found)) (figure::tokens_by_turn(found)) }
+        }
+        (tables::of_markdown(&tables.iter().map(String::as_str).collect::<Vec<_>>()))
+        p class="note" {
+            "At once: " (sessions::at_once(found).replace("   ", ", ")) ". "
+            (sessions::reading(found.kind)) ". "
+            @if found.by_turn.len() > most { (found.by_turn.len() - most) " more turns are in report.md. " }
+            @if let Some(text) = sessions::lacking(found) { (text) "." }
+        }
+    }
+}
+
 fn work(window: &Window, detail: Detail) -> Markup {
     let t = &window.throughput;
     let rows = [
@@ -171,11 +201,12 @@ fn work(window: &Window, detail: Detail) -> Markup {
 fn facts(window: &Window) -> Markup {
     let f = &window.in_flight;
     let p95 = f.p95.map_or_else(|| "-".to_owned(), count);
-    let full = f.full_share.map_or_else(String::new, |s| format!(", full {} of the time", percent(Some(s))));
+    let full = sessions::full(window);
+    let comma = if full.is_empty() { "" } else { ", " };
     let known = |n: Option<u64>| n.map_or_else(|| "not reported".to_owned(), count);
     let t = &window.tokens;
     let mut lines = vec![
-        format!("in flight: mean {}, p95 {p95}, max {}{full}", rate(f.mean), count(f.max)),
+        format!("in flight: mean {}, p95 {p95}, max {}{comma}{full}", rate(f.mean), count(f.max)),
         format!(
             "tokens of kept requests: prompt {}, completion {}, cached {}, reasoning {}",
             known(t.prompt),
@@ -208,7 +239,9 @@ fn facts(window: &Window) -> Markup {
             .collect(),
     ));
     if let Some(found) = &window.arrivals {
-        lines.extend(arrivals::in_full(found).into_iter().map(|line| format!("arrivals: {line}")));
+        lines.extend(
+            arrivals::in_full(found, sessions::arriving(window)).into_iter().map(|line| format!("arrivals: {line}")),
+        );
     }
     lines.extend(lengths::remarks(window));
     lines.extend(window.goals.iter().flat_map(goals::sentences).map(|(text, _)| format!("goal: {text}")));

@@ -27,6 +27,8 @@ struct Kind<'a> {
     over: Over,
     at_most: Option<u32>,
     arrivals: Option<&'a str>,
+    /// Of sessions.
+    sessions: bool,
     /// Load, and its windows; ascending.
     loads: Vec<(f64, &'a Load, Vec<&'a Window>)>,
 }
@@ -47,10 +49,11 @@ fn kinds(run: &RunJson) -> (Vec<Kind<'_>>, usize) {
         };
         let (over, at, at_most) = key;
         let arrivals = load.arrivals.as_deref().filter(|_| over == Over::Rate);
-        let same = |k: &Kind<'_>| (k.over, k.at_most, k.arrivals) == (over, at_most, arrivals);
+        let sessions = load.sessions.is_some();
+        let same = |k: &Kind<'_>| (k.over, k.at_most, k.arrivals, k.sessions) == (over, at_most, arrivals, sessions);
         let place = kinds.iter().position(same).unwrap_or_else(|| {
-            let unit = load_unit(over, at_most.map(u64::from), arrivals);
-            kinds.push(Kind { unit, over, at_most, arrivals, loads: Vec::new() });
+            let unit = load_unit(over, at_most.map(u64::from), arrivals, sessions);
+            kinds.push(Kind { unit, over, at_most, arrivals, sessions, loads: Vec::new() });
             kinds.len() - 1
         });
         let loads = &mut kinds[place].loads;
@@ -242,7 +245,10 @@ fn loads_below(canvas: &mut Canvas, kind: &Kind<'_>, x: &Axis) {
     canvas.x_labels(
         &PLOT,
         &labels,
-        &format!("{}{log}", if kind.over == Over::Concurrency { "requests at once".to_owned() } else { title }),
+        &format!(
+            "{}{log}",
+            if kind.over == Over::Concurrency && !kind.sessions { "requests at once".to_owned() } else { title }
+        ),
     );
 }
 

@@ -7,7 +7,9 @@ mod health;
 mod heatmap;
 mod line;
 mod noise;
+mod search;
 mod timeline;
+mod turns;
 
 pub(super) use bars::by_class;
 pub(super) use distribution::distributions;
@@ -15,7 +17,9 @@ pub(super) use health::health;
 pub(super) use heatmap::heatmap;
 pub(super) use line::over_load;
 pub(super) use noise::noise;
+pub(super) use search::of_search;
 pub(super) use timeline::timeline;
+pub(super) use turns::{tokens_by_turn, ttft_by_turn};
 
 use maud::{Markup, PreEscaped, html};
 
