@@ -271,30 +271,37 @@ fn of_sessions(plan: &Plan, sessions: &Sessions, long: &str) -> Vec<String> {
         .iter()
         .filter_map(|l| if let Start::Users { concurrency } = l.start { Some(concurrency) } else { None })
         .collect();
+    let one = match sessions.law.kind {
+        SessionKind::Chat => "conversation",
+        SessionKind::Chain => "task",
+    };
     let led = match users.is_empty() {
-        true => "that arrive".to_owned(),
+        true => format!("{called} that begin at drawn times"),
         false => {
             let numbers: Vec<String> = users.iter().map(u32::to_string).collect();
-            format!("of {} {}, each leading one after another", numbers.join(", "), sessions.led_by())
+            format!("{} {}, each leading one {one} after another", numbers.join(", "), sessions.led_by())
         }
     };
     let [from, to] = sessions.law.turns;
     let each = if from == to { format!("{from} {turns}") } else { format!("{from} to {to} {turns}") };
+    let (last_mean, last_most) =
+        (format!("{:.0}", survey.last_prompt_tokens.0), survey.last_prompt_tokens.1.to_string());
+    let last = match last_mean == last_most {
+        true => last_most,
+        false => format!("{last_mean} tokens in the mean and {last_most} at most"),
+    };
     let mut lines = vec![
         format!(
-            "load     {called} {led}; {} windows each of {} {called} (first {} dropped), {} {turns} (first {} dropped){long}",
+            "load     {led}; {} windows each of {} {called} (first {} dropped), {} {turns} (first {} dropped){long}",
             plan.windows, survey.sessions, sessions.drop_sessions, survey.turns, survey.dropped_turns,
         ),
         format!("         {each} each, {}", between(sessions)),
         format!(
-            "         each sends what was said before, replies as the server gives them, and its own message: in the mean {:.0} \
-             tokens, the last of {} {:.0} in the mean and {} at most, as asked for; the model's context must hold that, its \
-             reply and the chat template's own tokens",
+            "         a request carries what was said before, replies as the server gives them, and its own message: mean {:.0} tokens as \
+             asked for, the last of a {one} {last}",
             survey.mean_prompt_tokens,
-            if sessions.law.kind == SessionKind::Chat { "a conversation" } else { "a task" },
-            survey.last_prompt_tokens.0,
-            survey.last_prompt_tokens.1,
         ),
+        "         the model's context must hold that, the reply and the chat template's own tokens".to_owned(),
     ];
     let reuse = plan.connection == Connection::Reuse;
     lines.extend(loads.iter().filter_map(|load| match &load.start {
@@ -303,7 +310,7 @@ fn of_sessions(plan: &Plan, sessions: &Sessions, long: &str) -> Vec<String> {
     }));
     if let Some(most) = users.iter().max().filter(|most| u64::from(**most) > survey.sessions) {
         lines.push(format!(
-            "WARNING: {most} {} have {} {called} a window between them, so not all of them have one: raise --num-sessions",
+            "         WARNING: {most} {} have {} {called} a window between them, so not all of them have one: raise --num-sessions",
             sessions.led_by(),
             survey.sessions
         ));

@@ -459,7 +459,12 @@ fn files(md: &mut String, disclosed: &Disclosed) {
 /// What a server or a file wrote must not break a table or become markup, least of all a link or a picture.
 pub(super) fn cell_text(text: &str) -> String {
     let text = text.replace(['\n', '\r'], " ");
-    legible(&text).replace('|', "\\|").replace('<', "&lt;").replace('`', "'").replace("](", "]\\(").replace("][", "]\\[")
+    legible(&text)
+        .replace('|', "\\|")
+        .replace('<', "&lt;")
+        .replace('`', "'")
+        .replace("](", "]\\(")
+        .replace("][", "]\\[")
 }
 
 fn push(md: &mut String, line: &str) {

@@ -195,7 +195,7 @@ fn is_pure_view(path: &str) -> bool {
 
 /// The readers of workload files, and what hands their faults on.
 fn reads_datasets(path: &str) -> bool {
-    let readers = ["mod.rs", "remarks.rs", "dataset.rs", "lines.rs", "sharegpt.rs"];
+    let readers = ["mod.rs", "remarks.rs", "sessions.rs", "dataset.rs", "lines.rs", "sharegpt.rs"];
     path.strip_prefix("src/workload/").is_some_and(|file| readers.contains(&file))
 }
 

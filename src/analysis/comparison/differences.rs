@@ -319,7 +319,7 @@ fn load_words(model: &Value, concurrency: &Value, rate: &Value, course: &Value) 
 
 fn plan_loads(plan: &Value) -> Vec<String> {
     let cells = plan["cells"].as_array().into_iter().flatten();
-    cells.map(|c| words_of_cell(c)).collect()
+    cells.map(words_of_cell).collect()
 }
 
 /// A load point of a plan in the words of [`load_words`]: of sessions what begins them, as windows record it.
@@ -345,8 +345,24 @@ fn sessions(plan: &Value) -> Value {
     let Some(cell) = of_sessions else { return Value::Null };
     let law = &cell["law"];
     let mut fields = plan["sessions"].as_object().cloned().unwrap_or_default();
-    ["kind", "turns", "pause"].into_iter().for_each(|key| _ = fields.insert(key.to_owned(), law[key].clone()));
+    ["kind", "turns"].into_iter().for_each(|key| _ = fields.insert(key.to_owned(), law[key].clone()));
+    fields.insert("pause".to_owned(), json!(pause(&law["pause"])));
     Value::Object(fields)
+}
+
+/// A pause as plans write it, on one line: `after exponential mean_ns 2000000000`.
+fn pause(value: &Value) -> String {
+    match value {
+        Value::Object(fields) => {
+            let parts = fields.iter().map(|(key, value)| match (key.as_str(), value) {
+                ("law", Value::String(law)) => law.clone(),
+                _ => format!("{key} {}", pause(value)),
+            });
+            parts.collect::<Vec<_>>().join(" ")
+        }
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
 }
 
 /// The loads at which an arm was really measured.
@@ -439,6 +455,7 @@ mod tests {
         assert_eq!(names(base(), json!([cell(start(4), "x")])), ["sessions"]);
         assert_eq!(names(base(), json!([cell(start(5), "none")])), ["loads"]);
         assert_eq!(plan_loads(&plan(base()).plan), ["closed c 4"]);
+        assert_eq!(pause(&json!({"after": {"law": "exponential", "mean_ns": 5}})), "after exponential mean_ns 5");
         let arriving = |hash: &str| {
             let open =
                 json!({"rate": 0.5, "concurrency": null, "course": null, "schedule_hash": hash, "arrivals": "poisson"});

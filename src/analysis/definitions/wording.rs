@@ -408,6 +408,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn rests_in_words() {
+        assert_eq!(rests(0.0, 0.0), None);
+        let words = |windows, cells| rests(windows, cells).expect("rests");
+        assert_eq!(words(30.0, 0.0), "rests of 30 s between rounds, none between the load points of a round");
+        assert_eq!(words(30.0, 5.0), "rests of 30 s between rounds, 5 s between the load points of a round");
+        assert_eq!(words(0.0, 5.0), "rests of 5 s before each load point");
+    }
+
+    #[test]
     fn the_published_curves_in_words() {
         let words = |name: &str, ms: &[f64], shape, overlap, lacking: &[u64]| {
             let loads: &[f64] = if ms.len() == 3 { &[1.0, 8.0, 50.0] } else { &[1.0, 50.0] };
