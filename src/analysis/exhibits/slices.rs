@@ -2,7 +2,7 @@
 
 use super::{MOST_SLICES, Slice};
 use crate::analysis::definitions::load::{self, TokenTrail};
-use crate::analysis::definitions::{self, millis, per_second, seconds};
+use crate::analysis::definitions::{self, millis, per_second, seconds, sessions};
 use crate::analysis::percentiles::{self, PUBLISHED, percentile_ms};
 use crate::rundir::row::{Outcome, Phase, Row};
 use crate::rundir::window::{LoadModel, WindowRow};
@@ -90,8 +90,8 @@ impl Cut {
 pub(super) struct Course {
     cut: Cut,
     parts: Vec<Part>,
-    /// First action, end and due of what was tried.
-    dispatched: Vec<(u64, u64, u64)>,
+    /// First action, end and due of what was tried, and whether it was by a schedule and not by a reply.
+    dispatched: Vec<(u64, u64, u64, bool)>,
     /// One request or more told its tokens.
     told: bool,
 }
@@ -123,7 +123,8 @@ impl Course {
         if let Some((submit, end)) = span {
             self.at(submit).sent += 1;
             self.in_flight(submit, end);
-            self.dispatched.extend(definitions::first_action(row).map(|action| (action, end, row.due)));
+            let scheduled = !sessions::needs_reply(row);
+            self.dispatched.extend(definitions::first_action(row).map(|action| (action, end, row.due, scheduled)));
         }
         // without a submit there is no end: then it failed after it was taken up
         let over = span.map(|(_, end)| end).or(row.taken).unwrap_or(row.due);
@@ -193,9 +194,9 @@ impl Course {
         }
         self.dispatched.sort_unstable();
         let dispatched = std::mem::take(&mut self.dispatched);
-        let ends = || dispatched.iter().map(|(_, end, _)| *end);
+        let ends = || dispatched.iter().map(|(_, end, ..)| *end);
         let free = bounds.load.concurrency.map(|cap| load::slots_free(cap as usize, ends()));
-        for (k, (action, _, due)) in dispatched.iter().enumerate() {
+        for (k, (action, _, due, _)) in dispatched.iter().enumerate().filter(|(_, d)| d.3) {
             let late = definitions::lateness(*due, *action, free.as_ref().map(|free| free[k]));
             let largest = &mut self.at(*due).lateness;
             *largest = (*largest).max(Some(late));

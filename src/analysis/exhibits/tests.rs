@@ -204,6 +204,20 @@ fn lateness_is_that_of_run_json() {
 }
 
 #[test]
+fn an_answer_to_a_reply_is_in_no_lateness() {
+    let mut specimen = Specimen::sessions(None, 40);
+    for row in specimen.windows.iter_mut().flat_map(|(_, rows)| rows) {
+        if row.session.as_ref().is_some_and(|turn| turn.turn > 0) {
+            row.submit = row.submit.map(|t| t + 3 * MS);
+        }
+    }
+    let dir = written(&mut specimen);
+    let found = Exhibits::of_directory(dir.path()).unwrap();
+    let largest = found.windows[0].slices.iter().filter_map(|s| s.lateness_max_ms).reduce(f64::max);
+    assert_eq!(largest, Some(0.01));
+}
+
+#[test]
 fn occupancy_is_that_of_run_json() {
     for mut specimen in [Specimen::two_windows(), Specimen::campaign()] {
         let dir = written(&mut specimen);

@@ -385,6 +385,14 @@ fn pages_to_look_at() {
     );
     std::fs::write(target.join("page-hostile.html"), render(&run, &disclosed, &exhibits(&run), Some(&terms())))
         .unwrap();
+    for (name, users) in [("sessions", Some(3)), ("tasks", None)] {
+        let dir = tempfile::tempdir().unwrap();
+        crate::analysis::specimen::Specimen::sessions(users, 120).write(dir.path());
+        let (run, disclosed) = Disclosed::of_directory(dir.path()).unwrap();
+        let drawn = Exhibits::of_directory(dir.path()).unwrap();
+        std::fs::write(target.join(format!("page-{name}.html")), render(&run, &disclosed, &drawn, Some(&terms())))
+            .unwrap();
+    }
     if let Some(dir) = std::env::var_os("TAREBENCH_RUN") {
         let (run, disclosed) = Disclosed::of_directory(std::path::Path::new(&dir)).unwrap();
         let real = Exhibits::of_directory(std::path::Path::new(&dir)).unwrap();
