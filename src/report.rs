@@ -25,5 +25,6 @@ pub mod quantity;
 pub mod saturation;
 mod server;
 pub mod side_by_side;
+pub mod soak;
 mod steady;
 pub mod terminal;

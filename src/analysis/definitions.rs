@@ -23,6 +23,7 @@ pub mod labels;
 pub mod load;
 pub mod rules;
 pub mod server;
+pub mod soak;
 pub mod steadiness;
 #[cfg(test)]
 mod tests;

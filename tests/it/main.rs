@@ -25,5 +25,6 @@ mod saturate;
 mod schemas;
 mod screens;
 mod server_facts;
+mod soak;
 mod without_uring;
 mod workloads;

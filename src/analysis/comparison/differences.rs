@@ -256,7 +256,7 @@ fn facts(run: &RunDocuments) -> Value {
         "loads": plan_loads(plan),
         "schedule": schedules(plan),
         "protocol": some(
-            &["num_prompts", "drop", "min_duration_s", "gap_between_windows_s", "timeouts_s", "max_failed", "stop_at_failed"],
+            &["num_prompts", "drop", "min_duration_s", "duration_s", "gap_between_windows_s", "timeouts_s", "max_failed", "stop_at_failed"],
             plan
         ),
         "injections": plan["injections"],

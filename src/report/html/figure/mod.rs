@@ -7,6 +7,7 @@ mod health;
 mod heatmap;
 mod line;
 mod noise;
+mod soak;
 mod timeline;
 
 pub(super) use bars::by_class;
@@ -15,6 +16,7 @@ pub(super) use health::health;
 pub(super) use heatmap::heatmap;
 pub(super) use line::over_load;
 pub(super) use noise::noise;
+pub(super) use soak::over_time;
 pub(super) use timeline::timeline;
 
 use maud::{Markup, PreEscaped, html};
