@@ -169,6 +169,7 @@ fn window(cell: u32, opened: u64, closed: u64, rows: u64, chain: &Chain) -> Wind
         interrupted: false,
         rows,
         last_h: chain.last_hex().to_owned(),
+        part: 1,
         counters: Counters::default(),
         workers: vec![WorkerShare {
             worker: 0,

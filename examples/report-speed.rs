@@ -8,7 +8,7 @@ use std::path::Path;
 use tarebench::analysis::exhibits::Exhibits;
 use tarebench::disclosure::directory::Disclosed;
 use tarebench::export::terms;
-use tarebench::rundir::rows::each_row;
+use tarebench::rundir::rows::{REQUESTS, each_row};
 use tarebench::{analysis::summary::summarise, report};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Ok(())
     };
     let (mut rows, mut events) = (0_u64, 0);
-    each_row(&dir.join("requests.jsonl"), |row| {
+    each_row(dir, REQUESTS, |row| {
         rows += 1;
         events += row.chunks.len();
     })?;

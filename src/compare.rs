@@ -12,7 +12,7 @@ use crate::analysis::comparison::{Comparison, Design, Settings, compare as compa
 use crate::analysis::definitions;
 use crate::analysis::percentiles::{PUBLISHED, percentile_ms};
 use crate::rundir::row::{Outcome, Phase};
-use crate::rundir::rows::each_row;
+use crate::rundir::rows::{REQUESTS, each_row};
 use crate::rundir::window::LoadModel;
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
@@ -88,7 +88,7 @@ fn deciles(arm: &Arm, dirs: &[PathBuf]) -> anyhow::Result<Deciles> {
         };
         let mut values: BTreeMap<(u32, u32), (LoadModel, Values)> =
             windows().map(|(model, w)| ((w.cell, w.window), (model, Values::default()))).collect();
-        each_row(&dir.join("requests.jsonl"), |row| {
+        each_row(dir, REQUESTS, |row| {
             let Some((model, values)) = values.get_mut(&(row.cell, row.window)) else { return };
             if row.outcome != Outcome::Ok || row.phase != Phase::Measured {
                 return;

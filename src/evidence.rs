@@ -148,11 +148,11 @@ impl Evidence {
     /// # Errors
     /// A file cannot be read or a line of it is not what it must be.
     pub fn of(dir: &Path, of: Pair) -> anyhow::Result<Option<Evidence>> {
-        let (rows, truth) = (dir.join(of.rows), dir.join(of.truth));
+        let truth = dir.join(of.truth);
         if !truth.exists() || !of.is_compared(&plan(dir)?) {
             return Ok(None);
         }
-        Evidence::of_files(&rows, &truth).map(Some)
+        Evidence::of_files(dir, of.rows, &truth).map(Some)
     }
 
     /// What stands in the file of the comparison.
@@ -163,13 +163,13 @@ impl Evidence {
         Ok(serde_json::to_string_pretty(&self.closure)? + "\n")
     }
 
-    fn of_files(rows: &Path, truth: &Path) -> anyhow::Result<Evidence> {
+    fn of_files(dir: &Path, rows: &'static str, truth: &Path) -> anyhow::Result<Evidence> {
         let log = BufReader::new(File::open(truth).with_context(|| truth.display().to_string())?);
         let (truths, mock) = read_truth(log).with_context(|| truth.display().to_string())?;
         let mut joiner = Joiner::new(truths, NET_BOUND_NS);
         let (mut batches, mut token_events) = (Batches::default(), 0);
         let mut workers: BTreeMap<u32, WorkerEvents> = BTreeMap::new();
-        each_row(rows, |row| {
+        each_row(dir, rows, |row| {
             token_events += row.chunks.len() as u64;
             for chunk in &row.chunks {
                 batches.add(row.worker, chunk.6);

@@ -26,5 +26,6 @@ pub mod saturation;
 mod server;
 pub mod sessions;
 pub mod side_by_side;
+pub mod soak;
 mod steady;
 pub mod terminal;

@@ -19,6 +19,7 @@ mod ledger;
 mod raw;
 mod server;
 mod sessions;
+mod soak;
 mod steady;
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,7 @@ use thiserror::Error;
 use crate::analysis::definitions::{ids, noise_gap, rules, wording};
 use crate::disclosure::directory::{DIGESTED, Disclosed};
 use crate::report::{html, markdown};
+use crate::rundir::rows::{self, FileName};
 use raw::Raw;
 
 /// What is written last of all into a run directory, in this order.
@@ -80,7 +82,7 @@ pub enum Difference {
     #[error("{file}:{line}: {field}: stored {stored}, recomputed {recomputed}")]
     Value {
         /// Name within the directory.
-        file: &'static str,
+        file: FileName,
         /// From 1.
         line: usize,
         /// Path of the field, or `h`, `rows`, `last_h`.
@@ -94,7 +96,7 @@ pub enum Difference {
     #[error("{file}:{line}: {text}")]
     Broken {
         /// Name within the directory.
-        file: &'static str,
+        file: FileName,
         /// From 1.
         line: usize,
         /// What is wrong.
@@ -104,7 +106,7 @@ pub enum Difference {
     #[error("{file} {text}")]
     Changed {
         /// Name within the directory.
-        file: &'static str,
+        file: FileName,
         /// How.
         text: &'static str,
     },
@@ -112,7 +114,7 @@ pub enum Difference {
     #[error("{file}: cannot be read: {text}")]
     Unreadable {
         /// Name within the directory.
-        file: &'static str,
+        file: FileName,
         /// Why.
         text: String,
     },
@@ -152,11 +154,11 @@ pub fn verify(dir: &Path) -> Result<Verified, Difference> {
 fn derived(dir: &Path, recomputed: Value) -> Result<usize, Difference> {
     let [report, page] = REPORTS.map(|file| raw::text(dir, file));
     let (report, boxes, page) = (report?, raw::text(dir, "boxes.json")?, page?);
-    let unreadable = |file: &'static str, text: String| Difference::Unreadable { file, text };
+    let unreadable = |file: &'static str, text: String| Difference::Unreadable { file: file.into(), text };
     let run = serde_json::from_value(recomputed).map_err(|e| unreadable("report.md", e.to_string()))?;
     let disclosed = Disclosed::of_run(dir, &run, None).map_err(|e| unreadable("report.md", e.to_string()))?;
     let rendered = markdown::render(&run, &disclosed);
-    files(&report, &rendered)?;
+    files(dir, &report, &rendered)?;
     let filled = serde_json::to_value(&disclosed.boxes).map_err(|e| unreadable("boxes.json", e.to_string()))?;
     let lines = document::compare("boxes.json", &boxes, &filled)?;
     document::compare_text("report.md", &report, &rendered)?;
@@ -167,14 +169,21 @@ fn derived(dir: &Path, recomputed: Value) -> Result<usize, Difference> {
 }
 
 /// Names the file whose digest, in the report's last section, is not the recomputed one.
-fn files(stored: &str, rendered: &str) -> Result<(), Difference> {
+fn files(dir: &Path, stored: &str, rendered: &str) -> Result<(), Difference> {
     let digest = |report: &str, file: &str| {
         let (_, section) = report.rsplit_once(markdown::FILES)?;
         let row = section.lines().find_map(|line| line.strip_prefix(&format!("| {file} | ")));
         row.map(str::to_string)
     };
-    for file in DIGESTED {
-        let text = match (digest(stored, file), digest(rendered, file)) {
+    // a part that is not there any more still stands in the report
+    let of_report = |file: &'static str| match file {
+        rows::REQUESTS => listed_parts(stored),
+        other => vec![other.into()],
+    };
+    let mut names = rows::with_parts(dir, &DIGESTED);
+    names.extend(DIGESTED.into_iter().flat_map(of_report));
+    for file in names {
+        let text = match (digest(stored, &file), digest(rendered, &file)) {
             (Some(then), Some(now)) if then != now => "was changed: report.md has another SHA-256 of it",
             (Some(_), None) => "is missing: report.md has its SHA-256",
             (None, Some(_)) => "is not in report.md, which lists every file that was there",
@@ -185,13 +194,24 @@ fn files(stored: &str, rendered: &str) -> Result<(), Difference> {
     Ok(())
 }
 
+/// The files of rows that a report's last section names.
+fn listed_parts(report: &str) -> Vec<FileName> {
+    let section = report.rsplit_once(markdown::FILES).map_or("", |(_, section)| section);
+    let names = section.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | ").map(|(name, _)| name));
+    names.filter(|name| rows::is_part(rows::REQUESTS, name)).map(|name| name.to_owned().into()).collect()
+}
+
 fn notes(raw: &Raw) -> Vec<String> {
     let tails = raw.tails.iter().map(|(file, line)| wording::half_written(file, *line as u64));
     let orphans = raw
         .orphans
         .iter()
         .map(|((cell, window), rows)| format!("cell {cell}, window {window}: {}", wording::window_without_end(*rows)));
-    tails.chain(orphans).collect()
+    let cut_off = raw.windows.last().filter(|_| raw.cut_off).map(|line| {
+        let rows = line["rows"].as_u64().unwrap_or_default();
+        format!("cell {}, window {}: {}", line["cell"], line["window"], wording::window_cut_off(rows))
+    });
+    tails.chain(orphans).chain(cut_off).collect()
 }
 
 fn run(raw: &Raw) -> Value {
@@ -297,6 +317,10 @@ fn run_verdicts(raw: &Raw, cells: &[Value]) -> Vec<Value> {
     for ((cell, window), rows) in &raw.orphans {
         let text = json!(wording::window_without_end(*rows));
         found.push(verdict(&json!(cell), &json!(window), "window_without_end", &text));
+    }
+    if let Some(line) = raw.windows.last().filter(|_| raw.cut_off) {
+        let text = json!(wording::window_cut_off(line["rows"].as_u64().unwrap_or_default()));
+        found.push(verdict(&line["cell"], &line["window"], "window_without_end", &text));
     }
     for (file, line) in &raw.tails {
         let text = json!(wording::half_written(file, *line as u64));

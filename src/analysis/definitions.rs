@@ -24,6 +24,7 @@ pub mod load;
 pub mod rules;
 pub mod server;
 pub mod sessions;
+pub mod soak;
 pub mod steadiness;
 #[cfg(test)]
 mod tests;

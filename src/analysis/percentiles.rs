@@ -1,7 +1,86 @@
 //! Figures of a sample: n, mean, spread and percentiles, the same bits whatever the order of the values.
 //!
+//! Up to [`EXACT`] values of a column in a window all of them decide. Beyond, each value counts as the middle of its
+//! bucket of 0.1 % ([`bucket_middle`]); number, mean, deviation and ends stay those of the values, in whole ns. The
+//! output names that ([`BUCKETED`]).
+//!
 //! Percentiles are type 7 of Hyndman and Fan (1996), numpy's `linear`. The position `(n - 1) p` is kept as whole
 //! thousandths, so that nothing depends on how `p` rounds in binary.
+
+use std::sync::OnceLock;
+
+/// Most values of a column that are kept one by one. The unit tests' own switch comes earlier, so that they reach it.
+pub const EXACT: usize = if cfg!(test) { 50_000 } else { 10_000_000 };
+/// The definition of percentiles of more values, as outputs name it.
+pub const BUCKETED: &str = "percentiles=type7 over middles of log buckets of 0.1%;n,mean,sd,min,max of whole ns";
+
+/// Lower edges of the buckets of positive values, in ns: 1, then always one more or 0.1 % more, whichever is larger.
+fn edges() -> &'static [i64] {
+    static EDGES: OnceLock<Vec<i64>> = OnceLock::new();
+    EDGES.get_or_init(|| {
+        let next = |edge: &i64| edge.checked_add((edge / 1000).max(1));
+        std::iter::successors(Some(1), next).collect()
+    })
+}
+
+/// The middle of the bucket of a value, in ns; the value itself up to 2,000 ns. Negative values have the same buckets.
+pub fn bucket_middle(ns: i64) -> i64 {
+    let size = ns.checked_abs().unwrap_or(i64::MAX);
+    if size < 2_000 {
+        return ns;
+    }
+    let edges = edges();
+    let above = edges.partition_point(|edge| *edge <= size);
+    let low = edges[above - 1];
+    let last = edges.get(above).map_or(i64::MAX, |edge| edge - 1);
+    ns.signum() * (low + (last - low) / 2)
+}
+
+/// Sums that give mean and deviation in any order of the values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moments {
+    n: u64,
+    sum: i128,
+    squares: u128,
+}
+
+impl Moments {
+    /// Takes a value in ns; beyond 40 days it counts as 40 days, so that no sum overflows.
+    pub fn take(&mut self, ns: i64) {
+        let ns = i128::from(ns.clamp(-(1 << 52), 1 << 52));
+        self.n += 1;
+        self.sum += ns;
+        self.squares += (ns * ns).cast_unsigned();
+    }
+
+    /// Takes the values of another.
+    pub fn add(&mut self, other: &Moments) {
+        self.n += other.n;
+        self.sum += other.sum;
+        self.squares += other.squares;
+    }
+
+    /// Values.
+    pub fn n(&self) -> u64 {
+        self.n
+    }
+
+    /// Mean in ns; None of none.
+    pub fn mean_ns(&self) -> Option<f64> {
+        (self.n > 0).then(|| self.sum as f64 / self.n as f64)
+    }
+
+    /// Standard deviation in ns with n - 1; None of fewer than two.
+    pub fn sd_ns(&self) -> Option<f64> {
+        let degrees = self.n.checked_sub(1).filter(|degrees| *degrees > 0)?;
+        // about a whole number next to the mean, where whole sums lose nothing
+        let (n, middle) = (i128::from(self.n), self.sum / i128::from(self.n));
+        let rest = self.sum - middle * n;
+        let about = self.squares.cast_signed() - 2 * middle * self.sum + n * middle * middle;
+        let squares = about as f64 - (rest * rest) as f64 / n as f64;
+        Some((squares / degrees as f64).max(0.0).sqrt())
+    }
+}
 
 /// A percentile that is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +125,8 @@ pub trait Sample: Copy + PartialOrd {
     fn sort(values: &mut [Self]);
     /// In ns.
     fn ns(self) -> f64;
+    /// In whole ns, the nearest.
+    fn whole_ns(self) -> i64;
     /// Mean of sorted values in ns.
     fn mean(sorted: &[Self]) -> f64;
     /// `a + (b - a) thousandths / 1000`, in ms.
@@ -58,6 +139,9 @@ impl Sample for i64 {
     }
     fn ns(self) -> f64 {
         self as f64
+    }
+    fn whole_ns(self) -> i64 {
+        self
     }
     fn mean(sorted: &[i64]) -> f64 {
         let sum: i128 = sorted.iter().map(|&v| i128::from(v)).sum();
@@ -76,6 +160,9 @@ impl Sample for f64 {
     }
     fn ns(self) -> f64 {
         self
+    }
+    fn whole_ns(self) -> i64 {
+        self.round() as i64
     }
     fn mean(sorted: &[f64]) -> f64 {
         // addition of floats depends on the order, so the order is fixed
@@ -186,6 +273,28 @@ mod tests {
         assert_eq!((found.mean_ms, found.min_ms, found.max_ms), (5.0, 2.0, 9.0));
         assert!((found.sd_ms.unwrap() - 2.138_089_935_299_39).abs() < 1e-12);
         assert_eq!(figures(&mut [3_i64]).unwrap().sd_ms, None);
+    }
+
+    #[test]
+    fn a_bucket_is_a_thousandth_wide() {
+        assert_eq!([0, 1, -7, 1_999].map(bucket_middle), [0, 1, -7, 1_999]);
+        assert_eq!([10_000_000, -10_000_000].map(|ns| (bucket_middle(ns) - ns).abs() <= 5_000), [true; 2]);
+        assert_eq!(bucket_middle(-10_000_000), -bucket_middle(10_000_000));
+        let edges = edges();
+        assert!((20_000..60_000).contains(&edges.len()) && edges[1_999] == 2_000 && edges[2_000] == 2_002);
+        let _ = [i64::MAX, i64::MIN].map(bucket_middle);
+    }
+
+    #[test]
+    fn sums_give_the_moments() {
+        let mut moments = Moments::default();
+        [2, 4, 4, 4, 5, 5, 7, 9].into_iter().for_each(|ms| moments.take(ms * 1_000_000));
+        assert_eq!(moments.mean_ns(), Some(5e6));
+        assert!((moments.sd_ns().unwrap() / 1e6 - 2.138_089_935_299_39).abs() < 1e-12);
+        let mut far = Moments::default();
+        [-1, 0, 1].into_iter().for_each(|ns| far.take(3_600_000_000_000_000 + ns));
+        assert_eq!(far.sd_ns(), Some(1.0), "nothing is lost to a large mean");
+        assert_eq!((Moments::default().mean_ns(), Moments::default().sd_ns()), (None, None));
     }
 
     proptest! {

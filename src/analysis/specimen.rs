@@ -120,6 +120,7 @@ pub(crate) fn window(cell: u32, window: u32, opened: u64, closed: u64) -> Window
         interrupted: false,
         rows: 0,
         last_h: String::new(),
+        part: 1,
         counters: Counters::default(),
         workers: vec![WorkerShare {
             worker: 0,

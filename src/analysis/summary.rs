@@ -4,6 +4,7 @@
 //! read, so memory follows the largest window, not the run.
 
 mod arrivals;
+mod buckets;
 mod calibrated;
 pub(super) mod client;
 mod columns;
@@ -16,11 +17,13 @@ mod labels;
 mod ledger;
 mod noise;
 mod occupancy;
+pub(super) mod packed;
 pub(super) mod raw_files;
 #[cfg(test)]
 mod reported_faults_tests;
 mod server;
 mod sessions;
+mod soak;
 mod steady;
 #[cfg(test)]
 mod tests;
@@ -35,6 +38,7 @@ use crate::analysis::definitions::{ids, rules, wording};
 use crate::analysis::percentiles::PUBLISHED;
 use crate::goals::Goals;
 use crate::rundir::mark::{self, MarkRow};
+use crate::rundir::rows::Place;
 use crate::rundir::run_json::{Cell, RunJson, RunVerdict, SCHEMA, VerdictKind, Window};
 use crate::rundir::window::WindowRow;
 use arrivals::Laws;
@@ -75,14 +79,23 @@ pub fn summarise(dir: &Path) -> Result<RunJson, SummaryError> {
         kind: "window_without_end".into(),
         text: wording::window_without_end(rows),
     }));
+    if let Some(window) = windows.rows.last().filter(|_| windows.cut_off) {
+        verdicts.push(RunVerdict {
+            cell: Some(window.cell),
+            window: Some(window.window),
+            kind: "window_without_end".into(),
+            text: wording::window_cut_off(window.rows),
+        });
+    }
+    let tail = |file: &'static str, line: Option<u64>| line.map(|line| Place { file: file.into(), line });
     let tails = [
-        ("windows.jsonl", windows.tail),
-        ("requests.jsonl", requests_tail),
-        ("health.jsonl", health_tail),
-        ("server-metrics.jsonl", scrapes_tail),
-        (mark::FILE, marks_tail),
+        tail("windows.jsonl", windows.tail),
+        requests_tail,
+        tail("health.jsonl", health_tail),
+        tail("server-metrics.jsonl", scrapes_tail),
+        tail(mark::FILE, marks_tail),
     ];
-    verdicts.extend(tails.iter().filter_map(|(file, tail)| tail.map(|line| half_written_verdict(file, line))));
+    verdicts.extend(tails.iter().flatten().map(|tail| half_written_verdict(&tail.file, tail.line)));
     let broken_off = verdicts.iter().any(|v| v.kind != "failed" && v.kind != "invalid");
     verdicts.extend(unusable.map(|text| RunVerdict { cell: None, window: None, kind: "calibration".into(), text }));
     let planned = planned_windows(&plan).is_none_or(|n| n == windows.rows.len());
@@ -152,17 +165,14 @@ impl<'a> Figures<'a> {
         Figures { windows, context, open, done, orphans }
     }
 
-    fn take(&mut self, row: &crate::rundir::row::Row, h: &str, line: u64) -> Result<(), SummaryError> {
+    fn take(&mut self, row: &crate::rundir::row::Row, h: &str, line: &Place) -> Result<(), SummaryError> {
         let Some(index) = self.windows.iter().position(|w| (w.cell, w.window) == (row.cell, row.window)) else {
             *self.orphans.entry((row.cell, row.window)).or_default() += 1;
             return Ok(());
         };
         let bounds = &self.windows[index];
         if self.done.contains_key(&index) {
-            return Err(SummaryError::counts(
-                bounds,
-                format!("requests.jsonl:{line} is one row more than its {} rows", bounds.rows),
-            ));
+            return Err(SummaryError::counts(bounds, format!("{line} is one row more than its {} rows", bounds.rows)));
         }
         let marks = &self.context.marks;
         let tally = self.open.entry(index).or_insert_with(|| WindowTally::new(bounds, marks));
@@ -194,6 +204,9 @@ impl<'a> Figures<'a> {
             .collect();
         let mut cells: BTreeMap<u32, Cell> = BTreeMap::new();
         for (bounds, (index, Done { mut window, .. })) in self.windows.iter().zip(self.done) {
+            if let Some(soak) = &mut window.soak {
+                soak::add_server(soak, bounds, scrapes.answered());
+            }
             if let Some((activity, verdicts)) = scrapes.activity(&sent, index) {
                 window.server = Some(activity);
                 window.verdicts.extend(verdicts);
@@ -232,7 +245,8 @@ fn window_verdicts(cell: &Cell) -> Vec<RunVerdict> {
 
 /// The goals fixed before the run.
 fn plan_goals(plan: &Value) -> Result<Option<Goals>, SummaryError> {
-    let broken = |e: serde_json::Error| SummaryError::Line { file: "plan.json", line: 1, text: format!("goals: {e}") };
+    let broken =
+        |e: serde_json::Error| SummaryError::Line { file: "plan.json".into(), line: 1, text: format!("goals: {e}") };
     plan.get("goals").map_or(Ok(None), |goals| serde_json::from_value(goals.clone()).map_err(broken))
 }
 

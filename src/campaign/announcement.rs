@@ -20,7 +20,7 @@ use bench_engine::engine::WorkerInfo;
 use bench_engine::io::capabilities::Capabilities;
 use bench_engine::io::uring::RingError;
 use bench_engine::record::BLOCK_BYTES;
-use bench_engine::units::Instant;
+use bench_engine::units::{Instant, Nanos};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::Path;
@@ -223,6 +223,7 @@ fn first_words(plan: &Plan) -> String {
 /// What is asked for, and for an open loop what follows from it.
 fn load(plan: &Plan) -> Vec<String> {
     let long = match plan.min_duration_s > 0.0 {
+        _ if plan.duration_s.is_some() => String::new(),
         true => format!(", at least {} s long", plan.min_duration_s),
         false => String::new(),
     };
@@ -241,8 +242,12 @@ fn load(plan: &Plan) -> Vec<String> {
         false => format!("closed loop at {}", closed.join(", ")),
     };
     let (each, windows) = (plan.drop + plan.num_prompts, plan.windows);
-    let mut lines =
-        vec![format!("load     {kind}; {windows} windows each of {each} requests (first {} dropped){long}", plan.drop)];
+    let windows = if windows == 1 { "1 window".to_owned() } else { format!("{windows} windows") };
+    let size = match plan.duration() {
+        Some(lasts) => format!("{}, then what is under way ends", of_time(lasts)),
+        None => format!("{each} requests"),
+    };
+    let mut lines = vec![format!("load     {kind}; {windows} each of {size} (first {} dropped){long}", plan.drop)];
     if let Some(shard) = plan.shard {
         let each = if shard.of == 1 { "each request".to_owned() } else { format!("one of {} requests", shard.of) };
         lines.push(format!(
@@ -407,12 +412,45 @@ fn mean_lengths(plan: &Plan) -> (f64, f64) {
     (plan.mean_prompt_tokens, plan.mean_output_tokens)
 }
 
+/// A length as people write it.
+fn of_time(span: Nanos) -> String {
+    let s = span.secs_f64();
+    match () {
+        () if s >= 3600.0 && s % 360.0 == 0.0 => format!("{} h", s / 3600.0),
+        () if s >= 60.0 && s % 6.0 == 0.0 => format!("{} min", s / 60.0),
+        () => format!("{s} s"),
+    }
+}
+
+/// Requests of a window. Where time alone ends a closed loop as many as an assumed speed of the replies makes.
+fn expected_requests(plan: &Plan, cell: &Cell, mean_out: f64) -> f64 {
+    match (plan.duration_s, cell) {
+        (Some(lasts_s), Cell::Closed { concurrency }) => {
+            f64::from(*concurrency) * lasts_s * ASSUMED_TOKENS_PER_S / mean_out.max(1.0)
+        }
+        _ => plan.requests_of_window(cell) as f64,
+    }
+}
+
+/// Bytes of a row without its token events, and of each of these: measured on runs against the mock.
+const ROW_BYTES: (f64, f64) = (1_400.0, 64.0);
+
+fn on_disk(requests: f64, mean_out: f64) -> String {
+    let bytes = requests * (ROW_BYTES.0 + ROW_BYTES.1 * mean_out);
+    match bytes {
+        _ if bytes >= 1e9 => format!("{:.1} GB", bytes / 1e9),
+        _ if bytes >= 1e6 => format!("{:.0} MB", bytes / 1e6),
+        _ => format!("{:.0} kB", bytes / 1e3),
+    }
+}
+
 /// About how long the windows of a load point take, in s.
 fn estimated_s(plan: &Plan, cell: &Cell, mean_out: f64) -> f64 {
     let reply_s = mean_out / ASSUMED_TOKENS_PER_S;
     let busy_s = |requests: u64, at_once: u32| requests as f64 * reply_s / f64::from(at_once);
     f64::from(plan.windows)
         * match cell {
+            Cell::Closed { .. } if plan.duration_s.is_some() => plan.duration_s.unwrap_or_default() + reply_s,
             Cell::Closed { concurrency } => busy_s(plan.drop + plan.num_prompts, *concurrency).max(plan.min_duration_s),
             Cell::Sessions(load) => {
                 let session_s = plan.sessions.as_ref().map_or(0.0, |sessions| sessions.duration_s(reply_s));
@@ -432,7 +470,10 @@ fn estimated_s(plan: &Plan, cell: &Cell, mean_out: f64) -> f64 {
 pub(super) fn dry_run(plan: &Plan, voice: &Voice) {
     let (mean_in, mean_out) = mean_lengths(plan);
     let arms = if plan.interleave.is_some() { 2 } else { 1 };
-    let requests = plan.requests() * arms;
+    let each: f64 = plan.cells.iter().map(|cell| expected_requests(plan, cell, mean_out)).sum();
+    let requests = (each * f64::from(plan.windows)).round() * arms as f64;
+    let guessed = plan.duration_s.is_some() && plan.cells.iter().any(|cell| matches!(cell, Cell::Closed { .. }));
+    let about = if guessed { "about " } else { "" };
     // a turn sends what was said before as well
     let mean_sent = plan.sessions.as_ref().map_or(mean_in, |sessions| sessions.survey.mean_prompt_tokens);
     // whoever read it may have seen enough
@@ -443,9 +484,10 @@ pub(super) fn dry_run(plan: &Plan, voice: &Voice) {
     }
     remarks(plan, voice);
     voice.say(format!(
-        "{requests} requests, about {:.0} prompt and {:.0} output tokens; at {ASSUMED_TOKENS_PER_S} tokens/s a stream about {:.0} s; nothing was sent",
-        mean_sent * requests as f64,
-        mean_out * requests as f64,
+        "{about}{requests} requests, about {:.0} prompt and {:.0} output tokens, {} of rows on disk; at {ASSUMED_TOKENS_PER_S} tokens/s a stream about {:.0} s; nothing was sent",
+        mean_sent * requests,
+        mean_out * requests,
+        on_disk(requests, if plan.stream { mean_out } else { 0.0 }),
         plan.cells.iter().map(|cell| estimated_s(plan, cell, mean_out)).sum::<f64>() * arms as f64 + resting_s(plan),
     ));
 }

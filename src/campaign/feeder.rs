@@ -64,6 +64,9 @@ pub struct Feeder<'a> {
     pub kept: u64,
     /// Closed loop: goes on past their number until the window has lasted so long.
     pub min_duration: Nanos,
+    /// Closed loop: so long after the opening no request begins, whatever their number; None: number and `min_duration`
+    /// decide.
+    pub until: Option<Nanos>,
     /// When the window opened, in ns; 0 before that.
     pub opened: &'a AtomicU64,
     /// Where the requests go.
@@ -81,11 +84,12 @@ impl Feeder<'_> {
     pub fn run(&self) -> io::Result<u64> {
         let made = self.fill();
         self.shared.supply_over.store(true, Ordering::Release);
-        made
+        // what was made ahead must not begin after the end
+        made.map(|made| if self.is_past_end() { made - self.withdraw() } else { made })
     }
 
     fn fill(&self) -> io::Result<u64> {
-        let planned = self.drop + self.kept;
+        let planned = if self.until.is_some() { 0 } else { self.drop + self.kept };
         let mut made = 0;
         for request in self.requests()? {
             let (trace_id, shape, due) = request?;
@@ -174,11 +178,11 @@ impl Feeder<'_> {
 
     /// Closed loop: whether the window wants more than its number; waits while enough of them are ready.
     fn wait_to_go_on(&self, made: u64) -> bool {
-        while self.min_duration > Nanos::ZERO && !self.shared.stop.load(Ordering::Relaxed) {
-            let opened = Instant::from_ns(self.opened.load(Ordering::Acquire));
-            let open_for = SystemClock.now().saturating_since(opened);
-            let is_open = opened > Instant::default();
-            if is_open && open_for >= self.min_duration {
+        let lasts = self.until.unwrap_or(self.min_duration);
+        while lasts > Nanos::ZERO && !self.shared.stop.load(Ordering::Relaxed) {
+            let is_open = self.is_open();
+            let open_for = self.open_for();
+            if is_open && open_for >= lasts {
                 return false;
             }
             let ready = self.shared.supply.len() as u64;
@@ -193,11 +197,42 @@ impl Feeder<'_> {
         false
     }
 
-    /// Waits for room; false when the window was stopped.
+    fn is_open(&self) -> bool {
+        self.opened.load(Ordering::Acquire) > 0
+    }
+
+    fn open_for(&self) -> Nanos {
+        SystemClock.now().saturating_since(Instant::from_ns(self.opened.load(Ordering::Acquire)))
+    }
+
+    /// Closed loop with an end: whether that is over.
+    fn is_past_end(&self) -> bool {
+        let is_closed = matches!(self.cell, Cell::Closed { .. });
+        is_closed && self.is_open() && self.until.is_some_and(|until| self.open_for() >= until)
+    }
+
+    /// Takes back what no worker has taken: how many.
+    fn withdraw(&self) -> u64 {
+        let mut withdrawn = 0;
+        while let Some(job) = self.shared.supply.pop() {
+            self.forget(&job);
+            withdrawn += 1;
+        }
+        withdrawn
+    }
+
+    fn forget(&self, job: &Job) {
+        if let Ok(mut tickets) = self.tickets.lock() {
+            tickets.remove(&job.id);
+        }
+    }
+
+    /// Waits for room; false when the window was stopped, or is over.
     fn push(&self, job: Job) -> bool {
         let mut job = job;
         loop {
-            if self.shared.stop.load(Ordering::Relaxed) {
+            if self.shared.stop.load(Ordering::Relaxed) || self.is_past_end() {
+                self.forget(&job);
                 return false;
             }
             match self.shared.supply.push(job) {

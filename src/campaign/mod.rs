@@ -32,6 +32,8 @@ use crate::reading::Asked;
 use crate::reading::turns::PlannedTurn;
 use crate::report;
 use crate::rundir::mark;
+use crate::rundir::opening;
+use crate::rundir::rows;
 use crate::rundir::run_json::RunJson;
 use announcement::{announce, dry_run, plan_document};
 use anyhow::{Context, bail};
@@ -378,7 +380,7 @@ pub(crate) fn usable_directory(dir: &Path, force: bool) -> anyhow::Result<()> {
 }
 
 /// Every file a campaign may write into its directory.
-const FILES: [&str; 17] = [
+const FILES: [&str; 18] = [
     "plan.json",
     "requests.jsonl",
     "windows.jsonl",
@@ -396,10 +398,11 @@ const FILES: [&str; 17] = [
     "trace.jsonl",
     mark::FILE,
     ledger::FILE,
+    opening::FILE,
 ];
 
 fn remove_files(dir: &Path) {
-    for path in FILES.map(|name| dir.join(name)) {
+    for path in rows::with_parts(dir, &FILES).iter().map(|name| dir.join(&**name)) {
         // a link was put there by somebody, and is written through
         if path.symlink_metadata().is_ok_and(|m| m.is_file()) {
             let _ = fs::remove_file(path);

@@ -16,7 +16,7 @@ use bench_engine::units::{Instant, Nanos, WallInstant};
 use bench_engine::worker::{Message, Shared};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
@@ -67,6 +67,8 @@ pub struct Desk {
     pub tally: Tally,
     /// End when nothing is left.
     pub over: AtomicBool,
+    /// The file of rows that is written to, from 1.
+    pub part: AtomicU32,
     /// h of the last row.
     pub last_h: Mutex<String>,
     /// Uncertainty of the stamp mapping, ns.

@@ -21,6 +21,8 @@ use crate::load_point::Cell;
 use crate::report::saturation::over_saturated;
 use crate::report::terminal;
 use crate::rundir::mark;
+use crate::rundir::opening;
+use crate::rundir::rows::{REQUESTS, RowFiles};
 use crate::rundir::window::{self, Counters, LoadModel, WindowRow, WorkerShare};
 use crate::workload::nonce::Nonces;
 use crate::workload::prompt::PromptMaker;
@@ -33,7 +35,8 @@ use bench_engine::worker::WindowReport;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -89,7 +92,7 @@ pub(super) fn run(campaigns: &[Campaign<'_>], sequence: Option<&Sequence>) -> an
         let scraped: Vec<_> = scrapers.into_iter().flatten().map(Scraper::end).collect();
         for (campaign, recording) in campaigns.iter().zip(recording) {
             let recorded = recording.join().map_err(|_| anyhow::anyhow!("the record reader ended unexpectedly"))?;
-            let path = campaign.arm.dir.join("requests.jsonl");
+            let path = campaign.arm.dir.join(REQUESTS);
             recorded.with_context(|| format!("{} cannot be written", path.display()))?;
         }
         scraped.into_iter().collect::<anyhow::Result<()>>()?;
@@ -172,8 +175,11 @@ fn rest(campaigns: &[Campaign<'_>], files: &mut [Files], gap: Nanos) -> anyhow::
 /// Tells of the windows of all arms while they run.
 pub(super) fn live_view(arms: &[Arm<'_>], voice: &Voice) -> anyhow::Result<Live> {
     let plan = arms[0].plan;
-    let length =
-        |cell: &Cell| last_due(cell).map(|last| last.max(Nanos::from_secs_f64(plan.min_duration_s).unwrap_or(last)));
+    let length = |cell: &Cell| {
+        last_due(cell)
+            .map(|last| last.max(Nanos::from_secs_f64(plan.min_duration_s).unwrap_or(last)))
+            .or(plan.duration())
+    };
     let planned = plan.cells.iter().map(length).collect();
     let rests = Rests { rounds: plan.rest_before(1, 0), load_points: plan.rest_before(0, 1) };
     let facts = Facts {
@@ -205,7 +211,8 @@ impl Campaign<'_> {
 
     fn files(&self) -> anyhow::Result<Files> {
         let marks = (!self.arm.plan.injections.is_empty()).then(|| self.create(mark::FILE)).transpose()?;
-        Ok(Files { windows: self.create("windows.jsonl")?, health: self.create("health.jsonl")?, marks })
+        let dir = self.arm.dir.to_path_buf();
+        Ok(Files { windows: self.create("windows.jsonl")?, health: self.create("health.jsonl")?, marks, dir })
     }
 
     /// What is done on purpose in a window that opens then.
@@ -247,8 +254,13 @@ impl Campaign<'_> {
         Ok(Some(Scraper::start(scope, source, self.arm.origin, self.create(scraper::FILE)?)?))
     }
 
-    fn recorder<'b>(&'b self, books: &'b Books) -> anyhow::Result<Recorder<'b, BufWriter<File>>> {
-        let canary_out = self.arm.canary.as_ref().map(|_| self.create(CANARY.rows)).transpose()?;
+    fn recorder<'b>(&'b self, books: &'b Books) -> anyhow::Result<Recorder<'b, RowFiles<'b>>> {
+        let rows = |first, most, part| {
+            RowFiles::create(&self.arm.dir, first, most, part)
+                .with_context(|| self.arm.dir.join(first).display().to_string())
+        };
+        // the canary is slow: its rows stay in one file
+        let canary_out = self.arm.canary.as_ref().map(|_| rows(CANARY.rows, u64::MAX, None)).transpose()?;
         Ok(Recorder {
             shared: &self.arm.shared,
             tickets: &books.tickets,
@@ -258,8 +270,8 @@ impl Campaign<'_> {
             stamps: self.arm.stamps,
             secret: self.arm.server.secret.as_deref(),
             load_slots: spread(self.arm.plan.most_connections(), self.arm.workers.len() as u32),
-            out: BufWriter::with_capacity(1 << 18, self.create("requests.jsonl")?),
-            canary_out: canary_out.map(BufWriter::new),
+            out: rows(REQUESTS, self.arm.plan.output.raw_file_bytes, Some(&books.desk.part))?,
+            canary_out,
         })
     }
 
@@ -330,6 +342,9 @@ impl Campaign<'_> {
                 opened_at.store(opened.ns(), Ordering::Release);
                 engine.begin(place.cell.load(), &slots, opened)?;
                 self.live.borrow_mut().open(opened);
+                // closes now, as far as anybody could say if the run were killed
+                let begun = self.window_row(place, opened, opened, 0, Counters::default(), &[], desk);
+                opening::write(&self.arm.dir, &begun).context("the run directory cannot be written")?;
                 scraper.into_iter().for_each(|s| s.opened(place.index, place.window, opened));
                 let clock = || SystemClock.now();
                 let mut injector = self.injector(place, opened);
@@ -426,6 +441,7 @@ impl Campaign<'_> {
             drop,
             kept: plan.num_prompts,
             min_duration,
+            until: plan.duration().filter(|_| matches!(cell, Cell::Closed { .. })),
             opened,
             shared,
             tickets,
@@ -448,6 +464,7 @@ impl Campaign<'_> {
         }
         let end = match last_due(place.cell) {
             Some(last_due) => End::Schedule { last_due },
+            None if plan.duration_s.is_some() => End::Time { lasts: plan.duration().unwrap_or(Nanos::ZERO) },
             None => End::Number { at_least: Nanos::from_secs_f64(plan.min_duration_s).unwrap_or(Nanos::ZERO) },
         };
         let window = Window {
@@ -571,6 +588,7 @@ impl Campaign<'_> {
             interrupted: self.arm.shared.stop.load(Ordering::Relaxed),
             rows,
             last_h: desk.last_h(),
+            part: desk.part.load(Ordering::Relaxed).max(1),
             counters,
             workers: self.arm.workers.iter().map(share).collect(),
         }
@@ -652,11 +670,13 @@ struct Files {
     health: File,
     /// Where something is done on purpose.
     marks: Option<File>,
+    dir: PathBuf,
 }
 
 impl Files {
     fn window(&mut self, row: &WindowRow) -> anyhow::Result<()> {
-        write_line(&mut self.windows, row)
+        write_line(&mut self.windows, row)?;
+        opening::remove(&self.dir).context("the run directory cannot be written")
     }
 }
 

@@ -1,6 +1,6 @@
 //! Flags of `mock`.
 
-use calibration::mock::{Class, ColdStart, Law, SplitWrites};
+use calibration::mock::{Class, ColdStart, Drift, Law, SplitWrites};
 use clap::{Args, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -67,6 +67,10 @@ pub struct MockArgs {
     /// Seed of the laws and the jitter
     #[arg(long, default_value_t = 7, help_heading = "Timeline")]
     pub seed: u64,
+    /// Every interval of a timeline grows by this share in each such time since the mock's start, continuously; 1%/10m, or
+    /// negative to become faster. The truth log has the due times that follow
+    #[arg(long, value_name = "PERCENT%/TIME", help_heading = "Timeline")]
+    pub drift: Option<Drift>,
     /// Lock-step: every token event is due on a multiple of so many ms, at most one of a stream on each, so that all
     /// streams emit at once as in continuous batching
     #[arg(long, value_name = "MS", help_heading = "Timeline")]

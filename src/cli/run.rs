@@ -375,6 +375,11 @@ run_args! {
     /// law, all at once stays as it is [default: 0; 2 against the built-in mock]
     #[arg(long, value_name = "SECONDS", help_heading = "Protocol")]
     min_duration: Option<f64>,
+    /// A soak: each window goes on for so long (90s, 20m, 4h), and time decides the number of requests. Closed loop begins none
+    /// after it, the schedule of an open loop goes on until then; what is under way then ends by its own limits. Comes
+    /// with one window a load point; instead of --num-prompts, --min-duration and --profile
+    #[arg(long, value_name = "TIME", help_heading = "Protocol")]
+    duration: Option<String>,
     /// Limit of a whole request [default: 7200]
     #[arg(long, value_name = "SECONDS", help_heading = "Protocol")]
     timeout: Option<f64>,
@@ -462,6 +467,10 @@ run_args! {
     /// Directory of calibrations [default: $TAREBENCH_CALIBRATIONS, else tarebench/calibrations in $XDG_STATE_HOME]
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     calibrations: Option<PathBuf>,
+    /// Most bytes of a file of rows, at least 1MiB: beyond it requests.jsonl goes on in requests.2.jsonl and so forth, in
+    /// one hash chain [default: 256MiB]
+    #[arg(long, value_name = "SIZE", help_heading = "Output")]
+    raw_file_size: Option<String>,
     /// Print the plan and what it will take; send no request
     #[arg(long, help_heading = "Output")]
     dry_run: bool,

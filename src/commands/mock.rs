@@ -21,6 +21,7 @@ pub fn mock(args: MockArgs) -> anyhow::Result<u8> {
         itl_law: args.itl_dist,
         jitter: args.jitter,
         seed: args.seed,
+        drift: args.drift,
         lockstep: args.lockstep.map(|ms| millis("--lockstep", ms)).transpose()?,
         classes: args.class,
         prefill_per_token: millis("--prefill-us-per-token", args.prefill_us_per_token / 1e3)?,

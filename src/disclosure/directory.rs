@@ -9,12 +9,13 @@ use thiserror::Error;
 use super::boxes::{Boxes, Facts, Fault, fill};
 use crate::analysis::summary::{SummaryError, summarise};
 use crate::rundir::digest;
+use crate::rundir::rows::{self, FileName};
 use crate::rundir::run_json::RunJson;
 
-/// Files of a run directory whose digests are published, those that exist; `boxes.json` and the reports are made of
+/// Files of a run directory whose digests are published, those that exist, with every further file of rows; `boxes.json` and the reports are made of
 /// them. These are not here: each report would have to hold the digest of the other, and they need none, since `verify`
 /// makes them again and compares.
-pub const DIGESTED: [&str; 14] = [
+pub const DIGESTED: [&str; 15] = [
     "plan.json",
     "requests.jsonl",
     "windows.jsonl",
@@ -22,6 +23,7 @@ pub const DIGESTED: [&str; 14] = [
     "server-metrics.jsonl",
     "trace.jsonl",
     "marks.jsonl",
+    "window.open.json",
     "ledger.jsonl",
     "truth.jsonl",
     "canary.jsonl",
@@ -37,7 +39,7 @@ pub struct Disclosed {
     /// `plan.json`.
     pub plan: Value,
     /// Digests of [`DIGESTED`].
-    pub digests: Vec<(&'static str, String)>,
+    pub digests: Vec<(FileName, String)>,
     /// The boxes.
     pub boxes: Boxes,
 }
@@ -49,7 +51,7 @@ pub enum NotDisclosed {
     #[error("{file}: {source}; is this a run directory?")]
     Unreadable {
         /// Which.
-        file: &'static str,
+        file: FileName,
         /// Why.
         source: io::Error,
     },
@@ -69,15 +71,16 @@ impl Disclosed {
     /// # Errors
     /// A file that is there but cannot be read, a plan that is none.
     pub fn of_run(dir: &Path, run: &RunJson, fault: Option<&Fault>) -> Result<Disclosed, NotDisclosed> {
-        let unreadable = |file: &'static str| move |source: io::Error| NotDisclosed::Unreadable { file, source };
+        let unreadable =
+            |file: &'static str| move |source: io::Error| NotDisclosed::Unreadable { file: file.into(), source };
         let plan = std::fs::read_to_string(dir.join("plan.json")).map_err(unreadable("plan.json"))?;
         let plan: Value = serde_json::from_str(&plan).map_err(|e| unreadable("plan.json")(e.into()))?;
         let mut digests = Vec::new();
-        for file in DIGESTED {
-            match digest::of_file(&dir.join(file)) {
+        for file in rows::with_parts(dir, &DIGESTED) {
+            match digest::of_file(&dir.join(&*file)) {
                 Ok(found) => digests.push((file, found)),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(e) => return Err(unreadable(file)(e)),
+                Err(source) => return Err(NotDisclosed::Unreadable { file, source }),
             }
         }
         let ledger = ledger(dir).map_err(unreadable("ledger.jsonl"))?;
@@ -89,7 +92,7 @@ impl Disclosed {
     /// Of a run without a directory.
     #[cfg(test)]
     pub(crate) fn in_memory(run: &RunJson) -> Disclosed {
-        let (plan, digests) = (serde_json::json!({}), vec![("requests.jsonl", "0".repeat(64))]);
+        let (plan, digests) = (serde_json::json!({}), vec![("requests.jsonl".into(), "0".repeat(64))]);
         let boxes = fill(&Facts { run, plan: &plan, ledger: None, digests: &digests, fault: None });
         Disclosed { plan, digests, boxes }
     }

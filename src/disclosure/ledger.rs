@@ -15,6 +15,7 @@ pub mod neighbours;
 use crate::reading::printable;
 use crate::rundir::chain::Chain;
 use crate::rundir::digest;
+use crate::rundir::rows::{self, FileName};
 use crate::rundir::run_json::RunJson;
 use crate::workload::hex;
 use anyhow::Context;
@@ -153,16 +154,16 @@ pub struct End {
     pub requests: Option<Requests>,
     /// SHA-256 of each file that is there, hex.
     #[serde(serialize_with = "as_object")]
-    pub files: Vec<(&'static str, String)>,
+    pub files: Vec<(FileName, String)>,
 }
 
-fn as_object<S: Serializer>(files: &[(&'static str, String)], to: S) -> Result<S::Ok, S::Error> {
+fn as_object<S: Serializer>(files: &[(FileName, String)], to: S) -> Result<S::Ok, S::Error> {
     to.collect_map(files.iter().map(|(name, digest)| (name, digest)))
 }
 
-/// Files of a run directory that its end line names, those that are there. What is written after that line is not
+/// Files of a run directory that its end line names, those that are there, with every further file of rows. What is written after that line is not
 /// among them.
-const SEALED: [&str; 13] = [
+const SEALED: [&str; 14] = [
     "plan.json",
     "requests.jsonl",
     "windows.jsonl",
@@ -170,6 +171,7 @@ const SEALED: [&str; 13] = [
     "server-metrics.jsonl",
     "trace.jsonl",
     "marks.jsonl",
+    "window.open.json",
     "truth.jsonl",
     "canary.jsonl",
     "canary-truth.jsonl",
@@ -386,11 +388,11 @@ impl Entry {
         self.open = false;
         let dir = &self.place.dir;
         let mut files = Vec::new();
-        for name in SEALED {
-            match digest::of_file(&dir.join(name)) {
+        for name in rows::with_parts(dir, &SEALED) {
+            match digest::of_file(&dir.join(&*name)) {
                 Ok(digest) => files.push((name, digest)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error).with_context(|| dir.join(name).display().to_string()),
+                Err(error) => return Err(error).with_context(|| dir.join(&*name).display().to_string()),
             }
         }
         let reason = reason.map(|words| printable(&words, self.secret.as_deref()));

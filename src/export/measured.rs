@@ -7,7 +7,7 @@ use anyhow::Context;
 use serde_json::Value;
 
 use crate::rundir::row::{Outcome, Phase, Row};
-use crate::rundir::rows::each_row;
+use crate::rundir::rows::{REQUESTS, each_row};
 use crate::rundir::run_json::{RunJson, Window};
 use crate::rundir::window::WindowRow;
 use crate::trace::time::civil_ns;
@@ -118,7 +118,7 @@ pub fn each_window(
         }
     }
     let mut result = Ok(());
-    each_row(&dir.join("requests.jsonl"), |row| {
+    each_row(dir, REQUESTS, |row| {
         let place = (row.cell, row.window);
         let Some(window) = open.get_mut(&place).filter(|_| result.is_ok()) else { return };
         window.rows.push(row);

@@ -86,7 +86,11 @@ pub fn of_directory(dir: &Path, run: &RunJson) -> anyhow::Result<Option<Terms>> 
 
 /// Why [`of_directory`] found no window.
 pub fn none_because(run: &RunJson) -> &'static str {
-    match run.cells.iter().flat_map(|cell| &cell.windows).any(|window| window.requests.ok > 0) {
+    let windows = || run.cells.iter().flat_map(|cell| &cell.windows);
+    if windows().any(|window| window.requests.ok > 0 && is_too_large(window)) {
+        return "the window is too large: its rows would have to be in memory all at once";
+    }
+    match windows().any(|window| window.requests.ok > 0) {
         true => "gross latencies are withheld in every window: other tools' figures would be made of them",
         false => "no request was answered",
     }
@@ -98,12 +102,21 @@ fn of_tools(window: &MeasuredWindow) -> Vec<Term> {
 
 fn chosen(run: &RunJson) -> Option<(&Cell, &Window)> {
     let windows = run.cells.iter().flat_map(|cell| cell.windows.iter().map(move |window| (cell, window)));
-    let usable = windows.filter(|(_, window)| window.requests.ok > 0 && !gross_is_withheld(window));
+    let usable =
+        windows.filter(|(_, window)| window.requests.ok > 0 && !gross_is_withheld(window) && !is_too_large(window));
     let load = |cell: &Cell| cell.load.rate.unwrap_or(f64::from(cell.load.concurrency.unwrap_or(u32::MAX)));
     // the later of equals: windows that are warm for longer
     usable.max_by(|(a, x), (b, y)| {
         load(a).total_cmp(&load(b)).then(x.requests.ok.cmp(&y.requests.ok)).then(x.window.cmp(&y.window))
     })
+}
+
+/// Requests and gaps of a window from which on its terms are not made: all its rows would have to be in memory.
+const LARGEST: (u64, u64) = (100_000, 2_000_000);
+
+fn is_too_large(window: &Window) -> bool {
+    let gaps = window.metrics.gap.gross.as_ref().map_or(0, |gap| gap.n);
+    window.requests.due > LARGEST.0 || gaps > LARGEST.1
 }
 
 fn gross_is_withheld(window: &Window) -> bool {

@@ -64,6 +64,11 @@ pub enum End {
         /// It lasts at least so long.
         at_least: Nanos,
     },
+    /// Time alone: no request begins after it.
+    Time {
+        /// From the opening.
+        lasts: Nanos,
+    },
     /// Its schedule.
     Schedule {
         /// From the opening to the last request that is due.
@@ -271,10 +276,12 @@ impl Board {
         let shares = match window.end {
             End::Number { at_least: Nanos::ZERO } | End::Schedule { .. } => vec![share(rows, planned)],
             End::Number { at_least } => vec![share(rows, planned), share(elapsed.ns(), at_least.ns())],
+            End::Time { lasts } => vec![share(elapsed.ns(), lasts.ns())],
         };
         let done = shares.into_iter().fold(1.0, f64::min);
         let (ended, all) = (count(rows), count(planned));
         let number = match rows > planned {
+            _ if matches!(window.end, End::Time { .. }) => Part::new(8, format!("{ended} requests")),
             false => Part::new(8, format!("{ended} of {all} requests")).or(format!("{ended} of {all}")),
             true => Part::new(8, format!("{ended} requests, {all} planned")).or(format!("{ended}, {all} planned")),
         };
@@ -322,10 +329,10 @@ impl Board {
     fn left(&self, window: &Window, elapsed: Nanos) -> Left {
         let since = |until: Nanos| Nanos::from_ns(until.ns().saturating_sub(elapsed.ns()));
         match window.end {
-            End::Schedule { last_due } if elapsed >= last_due => Left::ScheduleOver,
-            End::Schedule { last_due } => {
+            End::Schedule { last_due: end } | End::Time { lasts: end } if elapsed >= end => Left::ScheduleOver,
+            End::Schedule { last_due: end } | End::Time { lasts: end } => {
                 let flight = self.counts.sight.mean_flight.unwrap_or(Nanos::ZERO);
-                Left::About(since(last_due) + flight)
+                Left::About(since(end) + flight)
             }
             End::Number { at_least } => {
                 let (rows, left) = (self.counts.sight.rows, window.planned.saturating_sub(self.counts.sight.rows));
@@ -343,7 +350,7 @@ impl Board {
         let flying = count(counts.in_flight);
         let slots = count(u64::from(window.slots));
         let mut parts = vec![match window.end {
-            End::Number { .. } => {
+            End::Number { .. } | End::Time { .. } => {
                 Part::new(6, format!("in flight {flying} of {slots}")).or(format!("in flight {flying}"))
             }
             End::Schedule { .. } => Part::new(6, format!("in flight {flying}")),

@@ -63,7 +63,7 @@ pub(super) fn prepared(args: &RunArgs) -> Result<Option<RunArgs>, BadPlan> {
     let ends = args.stages.is_some()
         || args.trace.is_some()
         || more.arrivals.as_deref().is_some_and(|a| a.starts_with("ramp"));
-    if args.min_duration.is_none() && !ends {
+    if args.min_duration.is_none() && args.duration.is_none() && !ends {
         more.min_duration = Some(WINDOW_S);
     }
     Ok(Some(more))
@@ -73,6 +73,7 @@ pub(super) fn prepared(args: &RunArgs) -> Result<Option<RunArgs>, BadPlan> {
 pub(super) fn injections(
     args: &RunArgs,
     cells: &[Cell],
+    duration: Option<Nanos>,
     environment: &impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<Injection>, BadPlan> {
     if args.at.is_empty() && args.at_timeout.is_some() {
@@ -98,7 +99,8 @@ pub(super) fn injections(
         return Err(range("--at, --inject", "at most 100 in a window", all.len()));
     }
     all.sort_by(|(_, a), (_, b)| a.at_s.total_cmp(&b.at_s));
-    let last_due_s = cells.iter().filter_map(last_due_s).reduce(f64::min);
+    let ends_s = duration.map(Nanos::secs_f64);
+    let last_due_s = cells.iter().filter_map(|cell| last_due_s(cell).or(ends_s)).reduce(f64::min);
     if let Some((flag, late, last_due_s)) =
         all.iter().find_map(|(flag, i)| Some((*flag, i, last_due_s.filter(|last| i.at_s > *last)?)))
     {

@@ -93,6 +93,11 @@ impl Arrivals {
         Ok(())
     }
 
+    /// Whether the schedule has an end of its own.
+    pub(super) fn is_finite(&self) -> bool {
+        self.pattern.is_finite()
+    }
+
     /// Requests that a schedule with an end leaves to be kept; of the first ones, when `--num-prompts` says how many.
     /// None: it has no end.
     pub(super) fn kept(&self, args: &RunArgs, seed: u64, drop: u64) -> Result<Option<u64>, BadPlan> {
@@ -163,6 +168,7 @@ pub(super) fn cells(
     let caps: Vec<Option<u32>> = caps.map_or(vec![None], |caps| caps.iter().copied().map(Some).collect());
     let too_many = |_| match arrivals.filter(|arrivals| arrivals.pattern.is_finite()) {
         Some(arrivals) => arrivals.too_many(),
+        None if args.duration.is_some() => super::duration::too_many(extent.until, &laws),
         None => {
             let allowed = "so short that no window has more than 16,777,000 requests at any --request-rate";
             range("--min-duration", allowed, extent.until.secs_f64())

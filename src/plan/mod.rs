@@ -1,5 +1,6 @@
 //! What was typed becomes what is meant, once: a checked and hashed plan. Deeper code sees no string option.
 
+mod duration;
 mod goals;
 mod injection;
 mod load;
@@ -52,6 +53,8 @@ pub struct Output {
     pub json: bool,
     /// `--dry-run`.
     pub dry_run: bool,
+    /// Most bytes of a file of rows.
+    pub raw_file_bytes: u64,
     /// `--calibrations`.
     pub calibrations: Calibrations,
 }
@@ -116,6 +119,10 @@ pub struct Plan {
     pub gap_between_cells_s: f64,
     /// A window goes on until it has lasted so long.
     pub min_duration_s: f64,
+    /// Time alone ends a window: no request is due after it, and `num_prompts` is only the number over which the mix of
+    /// lengths is exact. None: the number of requests ends it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_s: Option<f64>,
     /// `temperature`.
     pub temperature: f64,
     /// `top_p`.
@@ -346,6 +353,7 @@ impl Plan {
         let drop = args.drop.unwrap_or(10);
         let arrivals = Arrivals::of(args)?;
         let seed = args.seed.unwrap_or(7);
+        let duration = duration::of(args, arrivals.as_ref())?;
         let of_schedule = arrivals.as_ref().map(|arrivals| arrivals.kept(args, seed, drop)).transpose()?.flatten();
         let given = args.num_prompts.or(args.profile.map(|_| kept_of_profile));
         let num_prompts = args.num_prompts.or(of_schedule).unwrap_or(kept_of_profile);
@@ -378,7 +386,7 @@ impl Plan {
         let (gap_between_windows_s, _) = seconds("--gap-between-windows", args.gap_between_windows, 0.0, true)?;
         let (gap_between_cells_s, _) = seconds("--gap-between-cells", args.gap_between_cells, 0.0, true)?;
         // a schedule with an end is as long as it is
-        let goes_on = of_schedule.is_none() && captured.is_none();
+        let goes_on = of_schedule.is_none() && captured.is_none() && duration.is_none();
         let (min_duration_s, min_duration) =
             seconds("--min-duration", args.min_duration, if goes_on && shortened { 2.0 } else { 0.0 }, true)?;
         let (mean_prompt_tokens, mean_output_tokens) = match &survey {
@@ -386,15 +394,21 @@ impl Plan {
             None => workload.mean_lengths(drop, num_prompts).map_err(BadWorkload::from)?,
         };
         let shard = shard(args, arrivals.is_some() || captured.is_some())?;
-        let extent = Extent { seed, at_least: drop + num_prompts, until: min_duration, mean_output_tokens, shard };
+        let extent = match duration {
+            Some(duration) => Extent { seed, at_least: 0, until: duration, mean_output_tokens, shard },
+            None => Extent { seed, at_least: drop + num_prompts, until: min_duration, mean_output_tokens, shard },
+        };
         let cells = match asked.as_ref().zip(survey.as_ref()) {
             Some((asked, survey)) => asked.cells(args, &workload, survey, min_duration)?,
             None => cells(args, arrivals.as_ref(), captured.as_ref(), extent)?,
         };
+        if duration.is_some() {
+            duration::check(&cells, drop)?;
+        }
         if let Some(shard) = shard.filter(|shard| shard.share(drop + num_prompts) == shard.share(drop)) {
             return Err(BadPlan::EmptyShard { shard, requests: drop + num_prompts, drop });
         }
-        let windows = args.windows.unwrap_or(2);
+        let windows = args.windows.unwrap_or(if duration.is_some() { 1 } else { 2 });
         if windows == 0 || u64::from(windows) * cells.len() as u64 > nonce::MAX_WINDOWS {
             return Err(range("--windows", "at least 1, and at most 65,536 in all load points together", windows));
         }
@@ -424,7 +438,7 @@ impl Plan {
                 return Err(range(flag, allowed, "one that has them"));
             }
         }
-        let injections = injection::injections(args, &cells, &environment)?;
+        let injections = injection::injections(args, &cells, duration, &environment)?;
         let plan = Plan {
             name: args.name.clone().unwrap_or_else(|| "campaign".to_owned()),
             base_url: args.base_url.clone().unwrap_or_else(|| "mock".to_owned()),
@@ -452,6 +466,7 @@ impl Plan {
             gap_between_windows_s,
             gap_between_cells_s,
             min_duration_s,
+            duration_s: duration.map(Nanos::secs_f64),
             temperature,
             top_p,
             ignore_eos: args.ignore_eos,
@@ -504,6 +519,7 @@ impl Plan {
                 quiet: args.quiet,
                 json: args.json,
                 dry_run: args.dry_run,
+                raw_file_bytes: duration::raw_file_bytes(args)?,
                 calibrations: Calibrations::In(args.calibrations.clone()),
             },
         };
@@ -532,6 +548,7 @@ impl Plan {
             ("other request fields".to_owned(), self.extra_body.is_empty() && !self.ignore_eos),
             (format!("windows of at least {} s", self.min_duration_s), self.min_duration_s == 0.0),
             (format!("rests of {} s between loads", self.gap_between_cells_s), self.gap_between_cells_s == 0.0),
+            ("windows of a given length".to_owned(), self.duration_s.is_none()),
         ];
         let differences: Vec<String> = same.into_iter().filter(|(_, same)| !same).map(|(words, _)| words).collect();
         match differences.is_empty() {
@@ -560,6 +577,9 @@ impl Plan {
         // what counts are whole sessions: their numbers decide those of the requests
         if let Some(sessions) = &self.sessions {
             rules["sessions"] = json!(sessions);
+        }
+        if let (Value::Object(fields), Some(duration_s)) = (&mut rules, self.duration_s) {
+            fields.insert("duration_s".to_owned(), json!(duration_s));
         }
         rules
     }
@@ -620,9 +640,14 @@ impl Plan {
     }
 
     /// Requests of a window that are sent from here, dropped ones included; in closed loop without those of
-    /// `--min-duration`.
+    /// `--min-duration`, and 0 where time alone ends it.
     pub fn requests_of_window(&self, cell: &Cell) -> u64 {
-        cell.requests().unwrap_or(self.num_prompts + self.drop)
+        cell.requests().unwrap_or(if self.duration_s.is_some() { 0 } else { self.num_prompts + self.drop })
+    }
+
+    /// `--duration`.
+    pub fn duration(&self) -> Option<Nanos> {
+        self.duration_s.and_then(Nanos::from_secs_f64)
     }
 
     /// Requests of the whole campaign that are sent from here; in closed loop without those of `--min-duration`.

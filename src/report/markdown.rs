@@ -10,7 +10,8 @@ use crate::disclosure::directory::{Disclosed, NotDisclosed};
 use crate::lettering::legible;
 use crate::report::quantity::{between, count, fraction, percent, percentile, rate};
 use crate::report::{
-    arrivals, card, curves, failure, fitness, goals, intervals, lengths, overview, server, sessions, steady, terminal,
+    arrivals, card, curves, failure, fitness, goals, intervals, lengths, overview, server, sessions, soak, steady,
+    terminal,
 };
 use crate::rundir::row::Outcome;
 use crate::rundir::run_json::{Cell, Distribution, RunJson, Window};
@@ -131,6 +132,10 @@ fn section_window(md: &mut String, window: &Window) {
     client(md, window);
     push(md, &format!("Steady: {}.\n", steady::line(window).replace("   ", "; ")));
     push(md, &steady::table(window));
+    if let Some((line, table)) = soak::line(window).zip(soak::table(window)) {
+        push(md, &format!("SOAK: {}.\n", line.replace("   ", "; ")));
+        push(md, &table);
+    }
     first_requests(md, window);
     verdicts(md, window);
 }

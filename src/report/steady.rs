@@ -13,8 +13,13 @@ pub(super) fn line(window: &Window) -> String {
     let metrics = [("ttft", &s.ttft), ("e2e", &s.e2e)];
     let metrics: Vec<(&str, &SteadyMetric)> = metrics.into_iter().filter(|(_, m)| m.n > 0).collect();
     let mut parts = vec![warm_up(&metrics, window.requests.dropped), drift(&metrics)];
-    let changes = metrics.iter().flat_map(|(name, m)| m.change_points.iter().map(move |c| (name, c.at_s)));
-    let changes: Vec<String> = changes.map(|(name, at)| format!("{name} at {at:.1} s")).collect();
+    let of_p95 = |m: &SteadyMetric, name: &str| {
+        m.p95_change_points.iter().map(|c| format!("{name} p95 at {:.1} s", c.at_s)).collect::<Vec<_>>()
+    };
+    let changes = metrics.iter().flat_map(|(name, m)| {
+        m.change_points.iter().map(|c| format!("{name} at {:.1} s", c.at_s)).chain(of_p95(m, name)).collect::<Vec<_>>()
+    });
+    let changes: Vec<String> = changes.collect();
     if !changes.is_empty() {
         parts.push(format!("LEVEL CHANGED: {}", changes.join(", ")));
     }
@@ -29,7 +34,8 @@ pub(super) fn line(window: &Window) -> String {
 
 /// Whether it was not as it should be: it drifted, its level changed, or it took longer to settle than was dropped.
 pub(super) fn is_remarkable(window: &Window) -> bool {
-    let of = |m: &SteadyMetric| !m.change_points.is_empty() || m.warm_up.is_some_and(|w| w.longer_than_dropped);
+    let changed = |m: &SteadyMetric| !m.change_points.is_empty() || !m.p95_change_points.is_empty();
+    let of = |m: &SteadyMetric| changed(m) || m.warm_up.is_some_and(|w| w.longer_than_dropped);
     window.steady.drift == Drift::Drifting || of(&window.steady.ttft) || of(&window.steady.e2e)
 }
 

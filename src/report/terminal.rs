@@ -3,7 +3,7 @@
 use crate::lettering::{self, legible};
 use crate::report::quantity::{between, count, fraction, latency, percent, percentile, rate};
 use crate::report::{
-    arrivals, curves, failure, fitness, goals, intervals, lengths, overview, server, sessions, steady,
+    arrivals, curves, failure, fitness, goals, intervals, lengths, overview, server, sessions, soak, steady,
 };
 use crate::rundir::run_json::{
     Cell, Distribution, Requests, RunJson, ServerActivity, Throughput, Verdict, VerdictKind, Window,
@@ -320,8 +320,17 @@ impl Paper {
         if steady::is_remarkable(window) {
             self.entry(Tone::Alarm, "steady", &steady::line(window));
         }
+        self.soak(window);
         lengths::remarks(window).into_iter().for_each(|text| self.note(&text));
         self.verdicts(window);
+    }
+
+    /// Of a window that is long enough.
+    fn soak(&mut self, window: &Window) {
+        let tone = if soak::is_remarkable(window) { Tone::Alarm } else { Tone::Plain };
+        if let Some(line) = soak::line(window) {
+            self.entry(tone, "SOAK", &line);
+        }
     }
 
     /// Length and counts, what failed in front.
@@ -347,6 +356,7 @@ impl Paper {
         self.server(window);
         self.client(window);
         self.entry(Tone::Plain, "steady", &steady::line(window));
+        self.soak(window);
         self.first_requests(window);
         self.verdicts(window);
     }

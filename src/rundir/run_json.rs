@@ -19,6 +19,7 @@ use crate::rundir::arrivals::Arrivals;
 use crate::rundir::disclosed::{Disclosed, Lengths};
 use crate::rundir::mark::MarkOutcome;
 use crate::rundir::sessions::Sessions;
+use crate::rundir::soak::Soak;
 use crate::rundir::window::{Counters, Load};
 
 /// Its `schema`.
@@ -184,6 +185,9 @@ pub struct Window {
     pub lengths: Lengths,
     /// What the rows say for the fifteen boxes.
     pub disclosed: Disclosed,
+    /// Slice by slice; absent from windows that are too short to judge drift.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub soak: Option<Soak>,
 }
 
 /// A window against its goals.
@@ -636,6 +640,10 @@ pub struct Distribution {
     /// Percentiles of the high ends, net between two events only; since the send they are the percentiles themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hi_ms: Option<Ends>,
+    /// How percentiles were counted where there were too many values to keep each; absent where all of them decide. The
+    /// gaps of so many have no `ci_ms`: which request each came from is not kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buckets: Option<String>,
     /// The same per workload class: ttft, e2e and gap, gross and net.
     pub per_class: BTreeMap<String, Distribution>,
 }
@@ -888,6 +896,9 @@ pub struct SteadyMetric {
     pub p95: Option<SliceTrend>,
     /// Where the level of the slices' medians changed; empty when there are none, or `slices` is null.
     pub change_points: Vec<ChangePoint>,
+    /// The same of their 95th percentiles.
+    #[serde(default)]
+    pub p95_change_points: Vec<ChangePoint>,
 }
 
 /// How long latency took to settle, by MSER-5 over all ok requests, the dropped ones included.

@@ -39,11 +39,23 @@ pub struct WindowRow {
     pub rows: u64,
     /// `h` of the last of them; zeros when there is none.
     pub last_h: String,
+    /// The file of rows that held the last of them when the window was over, from 1: beyond 1 it is `requests.N.jsonl`.
+    #[serde(default = "first_part", skip_serializing_if = "is_first_part")]
+    pub part: u32,
     /// What was lost or had to be repaired.
     #[serde(flatten)]
     pub counters: Counters,
     /// Each worker's accounting over the window.
     pub workers: Vec<WorkerShare>,
+}
+
+fn first_part() -> u32 {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde hands it over so
+fn is_first_part(part: &u32) -> bool {
+    *part == 1
 }
 
 /// The load asked for.

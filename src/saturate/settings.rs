@@ -336,6 +336,7 @@ fn refused(run: &RunArgs) -> Result<(), BadSearch> {
         (run.shard.is_some(), "--shard", "one host searches; use run for loads of several"),
         (run.interleave.is_some(), "--interleave", "it searches one server; search each, then compare"),
         (run.min_duration.is_some(), "--min-duration", "say --step-duration"),
+        (run.duration.is_some(), "--duration", "say --step-duration"),
         (run.profile.is_some(), "--profile", "say --num-prompts and --step-duration"),
         (
             run.stop_at_failed.is_some(),

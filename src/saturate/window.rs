@@ -6,7 +6,7 @@ use crate::analysis::definitions::rules::GateState;
 use crate::analysis::saturation::growth::{self, Growth};
 use crate::analysis::saturation::search::{Answer, Purpose, Shown};
 use crate::rundir::row::{Outcome, Row};
-use crate::rundir::rows::each_row;
+use crate::rundir::rows::{REQUESTS, each_row};
 use crate::rundir::run_json::{Cell, Distribution, RunJson, Window};
 use crate::rundir::window::LoadModel;
 use anyhow::{Context, bail};
@@ -152,7 +152,7 @@ fn growth_of(dir: &Path, cell: &Cell, window: &Window) -> anyhow::Result<Option<
             requests.push((row.trace_id, since(row.due), end.map(since)));
         }
     };
-    each_row(&dir.join("requests.jsonl"), &mut take)?;
+    each_row(dir, REQUESTS, &mut take)?;
     requests.sort_unstable_by_key(|(id, ..)| *id);
     let last_due = requests.iter().map(|(_, due, _)| *due).fold(0.0, f64::max);
     let requests: Vec<(f64, Option<f64>)> = requests.into_iter().map(|(_, due, end)| (due, end)).collect();

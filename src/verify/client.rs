@@ -51,6 +51,16 @@ impl Samples {
         })
     }
 
+    /// `(t, rss_bytes)` of the process while the window was open.
+    pub(super) fn resident(&self, window: &Value) -> Vec<(u64, u64)> {
+        let process = self.points.iter().filter(|p| p.0 == "process").map(|p| p.1).min();
+        let open = number(window, "opened")..=number(window, "closed");
+        let mine = self.points.iter().filter(|p| p.0 == "process" && Some(p.1) == process).map(|p| &p.2);
+        mine.filter(|s| open.contains(&number(s, "t")))
+            .filter_map(|s| Some((number(s, "t"), s["rss_bytes"].as_u64()?)))
+            .collect()
+    }
+
     fn worker(&self, window: &Value, worker: &Value) -> Value {
         let samples = self.within(window, &format!("worker-{}", number(worker, "worker")), number(worker, "tid"));
         let switches = |s: &&Value| s["involuntary_switches"].as_u64();

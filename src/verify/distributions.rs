@@ -4,7 +4,9 @@ use serde_json::{Map, Value, json};
 
 use crate::analysis::definitions::rules::{Width, width};
 use crate::analysis::definitions::{Columns, wording};
-use crate::analysis::percentiles::{PUBLISHED, Sample, figures};
+use crate::analysis::percentiles::{
+    BUCKETED, EXACT, Figures, Moments, PUBLISHED, Percentile, Sample, bucket_middle, figures, percentile_ms,
+};
 use crate::analysis::statistics::cluster_bootstrap;
 use crate::analysis::statistics::order_interval::ranks;
 use crate::rundir::row::Row;
@@ -28,16 +30,17 @@ pub(super) struct Metric<'a, T> {
 impl<T: Sample> Metric<'_, T> {
     /// `gross, tare, net`, with classes where asked; verdicts on widths are appended.
     pub(super) fn columns(&self, ok: &[&Row], by_class: bool, verdicts: &mut Vec<Value>) -> Map<String, Value> {
-        let mut gross = self.gross(ok);
-        let tare = self.distribution(ok, |c| c.tare);
-        let mut net = self.net(ok, self.name, verdicts);
+        let coarse = self.coarse(ok);
+        let mut gross = self.gross(ok, coarse[0]);
+        let tare = self.distribution(ok, |c| c.tare, coarse[1]);
+        let mut net = self.net(ok, self.name, coarse[2], verdicts);
         let mut classes: Vec<&str> = ok.iter().map(|row| row.class.as_str()).collect();
         classes.sort_unstable();
         classes.dedup();
         for class in classes.into_iter().filter(|_| by_class) {
             let rows: Vec<&Row> = ok.iter().copied().filter(|row| row.class == class).collect();
-            add_class(&mut gross, class, self.gross(&rows));
-            add_class(&mut net, class, self.net(&rows, &format!("{}/{class}", self.name), verdicts));
+            add_class(&mut gross, class, self.gross(&rows, coarse[0]));
+            add_class(&mut net, class, self.net(&rows, &format!("{}/{class}", self.name), coarse[2], verdicts));
         }
         [("gross", gross), ("tare", tare), ("net", net)].into_iter().map(|(k, v)| (k.to_string(), v)).collect()
     }
@@ -53,14 +56,28 @@ impl<T: Sample> Metric<'_, T> {
         columns
     }
 
+    /// Whether gross, tare, net of all classes together are too many for each to be counted as it is.
+    fn coarse(&self, ok: &[&Row]) -> [bool; 3] {
+        let mut n = [0; 3];
+        for columns in ok.iter().flat_map(|row| (self.of)(row)) {
+            let there = [columns.gross.is_some(), columns.tare.is_some(), columns.net.is_some()];
+            n.iter_mut().zip(there).for_each(|(n, there)| *n += usize::from(there));
+        }
+        n.map(|n| n > EXACT)
+    }
+
     fn values(&self, rows: &[&Row], column: impl Fn(&Columns<T>) -> Option<T>) -> Vec<T> {
         rows.iter().flat_map(|row| (self.of)(row)).filter_map(|c| column(&c)).collect()
     }
 
     /// The figures of a column. A request's gaps hang together, so their intervals are those of clusters.
-    fn distribution(&self, rows: &[&Row], column: impl Fn(&Columns<T>) -> Option<T>) -> Value {
-        let mut found = distribution(self.values(rows, &column));
+    fn distribution(&self, rows: &[&Row], column: impl Fn(&Columns<T>) -> Option<T>, coarse: bool) -> Value {
+        let mut found = counted(self.values(rows, &column), coarse);
         if self.name == "gap" && found.is_object() {
+            if coarse {
+                found["ci_ms"] = json!({});
+                return found;
+            }
             let by_request: Vec<(u64, Vec<T>)> =
                 rows.iter().map(|row| (row.trace_id, self.values(&[*row], &column))).collect();
             let clusters: Vec<_> = by_request.iter().map(|(trace_id, values)| (*trace_id, values.as_slice())).collect();
@@ -69,8 +86,8 @@ impl<T: Sample> Metric<'_, T> {
         found
     }
 
-    fn gross(&self, rows: &[&Row]) -> Value {
-        let mut gross = self.distribution(rows, |c| c.gross);
+    fn gross(&self, rows: &[&Row], coarse: bool) -> Value {
+        let mut gross = self.distribution(rows, |c| c.gross, coarse);
         if let (true, Value::Object(gross)) = (self.forbidden.gross, &mut gross) {
             blank(gross);
         }
@@ -81,15 +98,16 @@ impl<T: Sample> Metric<'_, T> {
         gross
     }
 
-    fn net(&self, rows: &[&Row], name: &str, verdicts: &mut Vec<Value>) -> Value {
-        let Value::Object(mut net) = self.distribution(rows, |c| c.net.as_ref().map(|n| n.at)) else {
+    fn net(&self, rows: &[&Row], name: &str, coarse: bool, verdicts: &mut Vec<Value>) -> Value {
+        let Value::Object(mut net) = self.distribution(rows, |c| c.net.as_ref().map(|n| n.at), coarse) else {
             return Value::Null;
         };
-        let lo = percentiles(self.values(rows, |c| c.net.as_ref().map(|n| n.lo)));
-        let hi = percentiles(self.values(rows, |c| c.net.as_ref().map(|n| n.hi)));
+        let lo = percentiles(self.values(rows, |c| c.net.as_ref().map(|n| n.lo)), coarse);
+        let hi = percentiles(self.values(rows, |c| c.net.as_ref().map(|n| n.hi)), coarse);
         if self.forbidden.net {
             blank(&mut net);
         }
+        let buckets = net.shift_remove("buckets");
         let per_class = net.shift_remove("per_class");
         let (mut shown_lo, mut shown_hi) = (Map::new(), Map::new());
         for (i, p) in PUBLISHED.iter().enumerate() {
@@ -110,14 +128,57 @@ impl<T: Sample> Metric<'_, T> {
         if self.two_ended {
             net.insert("hi_ms".into(), Value::Object(shown_hi));
         }
+        buckets.into_iter().for_each(|named| drop(net.insert("buckets".into(), named)));
         net.insert("per_class".into(), per_class.unwrap_or_default());
         Value::Object(net)
     }
 }
 
 /// The figures of some values; null of none.
-pub(super) fn distribution<T: Sample>(mut values: Vec<T>) -> Value {
+pub(super) fn distribution<T: Sample>(values: Vec<T>) -> Value {
+    let coarse = values.len() > EXACT;
+    counted(values, coarse)
+}
+
+/// The same, each value counted as it is or as the middle of its bucket.
+fn counted<T: Sample>(mut values: Vec<T>, coarse: bool) -> Value {
+    if coarse {
+        return in_buckets(values);
+    }
     let Some(f) = figures(&mut values) else { return Value::Null };
+    let ends = PUBLISHED
+        .map(|p| ranks(values.len(), p.per_mille).map(|r| [at(&mut values, r.lower), at(&mut values, r.upper)]));
+    shown(&f, ends, false)
+}
+
+/// Of more values than each is kept of: moments and ends of whole ns, percentiles of middles.
+fn in_buckets<T: Sample>(values: Vec<T>) -> Value {
+    let mut whole: Vec<i64> = values.into_iter().map(Sample::whole_ns).collect();
+    let mut moments = Moments::default();
+    whole.iter().for_each(|ns| moments.take(*ns));
+    let Some(mean) = moments.mean_ns() else { return Value::Null };
+    let middles = middles(&mut whole);
+    let f = Figures {
+        n: whole.len(),
+        mean_ms: mean / 1e6,
+        sd_ms: moments.sd_ns().map(|ns| ns / 1e6),
+        min_ms: whole[0] as f64 / 1e6,
+        max_ms: whole[whole.len() - 1] as f64 / 1e6,
+        percentiles_ms: PUBLISHED.map(|p| percentile_ms(&middles, p)),
+    };
+    let rank = |rank: usize| middles[rank - 1] as f64 / 1e6;
+    let ends = PUBLISHED.map(|p| ranks(middles.len(), p.per_mille).map(|r| [rank(r.lower), rank(r.upper)]));
+    shown(&f, ends, true)
+}
+
+/// Sorts values; each as the middle of its bucket, which lies between the smallest and the largest of them.
+fn middles(values: &mut [i64]) -> Vec<i64> {
+    values.sort_unstable();
+    let (least, most) = (values.first().copied().unwrap_or(0), values.last().copied().unwrap_or(0));
+    values.iter().map(|ns| bucket_middle(*ns).max(least).min(most)).collect()
+}
+
+fn shown(f: &Figures, ends: [Option<[f64; 2]>; 5], coarse: bool) -> Value {
     let mut object = Map::new();
     object.insert("n".into(), json!(f.n));
     for (key, value) in
@@ -128,11 +189,20 @@ pub(super) fn distribution<T: Sample>(mut values: Vec<T>) -> Value {
     for (p, value) in PUBLISHED.iter().zip(f.percentiles_ms) {
         object.insert(format!("{}_ms", p.name), json!(value));
     }
-    let ends = PUBLISHED
-        .map(|p| ranks(values.len(), p.per_mille).map(|r| [at(&mut values, r.lower), at(&mut values, r.upper)]));
     object.insert("ci_ms".into(), intervals(ends));
+    if coarse {
+        object.insert("buckets".into(), json!(BUCKETED));
+    }
     object.insert("per_class".into(), json!({}));
     Value::Object(object)
+}
+
+/// A percentile of sorted values: of so many that they are counted in buckets, of these.
+pub(super) fn percentile_of_sorted(sorted: &mut [i64], p: Percentile) -> Option<f64> {
+    match sorted.len() > EXACT {
+        true => percentile_ms(&middles(sorted), p),
+        false => percentile_ms(sorted, p),
+    }
 }
 
 /// The value of that rank, from 1, in ms.
@@ -159,7 +229,12 @@ pub(super) fn blank_all(column: &mut Value) {
     column.as_object_mut().into_iter().for_each(blank);
 }
 
-fn percentiles<T: Sample>(mut values: Vec<T>) -> [Option<f64>; 5] {
+/// What is published of values.
+pub(super) fn percentiles<T: Sample>(mut values: Vec<T>, coarse: bool) -> [Option<f64>; 5] {
+    if coarse {
+        let middles = middles(&mut values.into_iter().map(Sample::whole_ns).collect::<Vec<_>>());
+        return PUBLISHED.map(|p| percentile_ms(&middles, p));
+    }
     figures(&mut values).map_or([None; 5], |f| f.percentiles_ms)
 }
 

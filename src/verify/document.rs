@@ -69,7 +69,13 @@ fn differs(file: &'static str, index: usize, field: &str, found: &str, line: &st
         let value = value.trim_end_matches(',');
         if value.is_empty() { "nothing".to_string() } else { value.to_string() }
     };
-    Difference::Value { file, line: index + 1, field: field.into(), stored: bare(found), recomputed: bare(line) }
+    Difference::Value {
+        file: file.into(),
+        line: index + 1,
+        field: field.into(),
+        stored: bare(found),
+        recomputed: bare(line),
+    }
 }
 
 /// Pretty-printed JSON as serde_json writes it, with the path of each line.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::arrivals::Indices;
+use super::distributions::{percentile_of_sorted, percentiles};
 use super::raw::number;
 use crate::analysis::definitions::calibrated::LIMITS;
 use crate::analysis::definitions::gates::{
@@ -12,7 +13,7 @@ use crate::analysis::definitions::gates::{
 };
 use crate::analysis::definitions::rules::{self, GateState, Width, width};
 use crate::analysis::definitions::{self, dispersion_distance, wording};
-use crate::analysis::percentiles::{PUBLISHED, figures};
+use crate::analysis::percentiles::{EXACT, PUBLISHED, figures};
 use crate::rundir::row::Row;
 
 /// What the gates need beside the rows and the client's load.
@@ -174,7 +175,7 @@ impl Evidence<'_> {
         let mut all: Vec<i64> = values.iter().map(|v| v.1).collect();
         all.sort_unstable();
         let any = crate::analysis::percentiles::Percentile { smallest_n: 0, ..PUBLISHED[published] };
-        let mut worst = crate::analysis::percentiles::percentile_ms(&all, any)?;
+        let mut worst = percentile_of_sorted(&mut all, any)?;
         let mut by_part: BTreeMap<u64, Vec<i64>> = BTreeMap::new();
         for (t, ns) in values {
             let part = (t.saturating_sub(opened) / rules::PART_NS).min(parts - 1);
@@ -203,7 +204,10 @@ impl Evidence<'_> {
     fn net_width(&self) -> Value {
         let why = if self.user_stamps { Missing::Stamps } else { Missing::Events };
         let nets: Vec<_> = self.ok.iter().filter_map(|r| definitions::ttft(r).net).collect();
-        let of = |values: Vec<i64>| figures(&mut values.clone()).map(|f| f.percentiles_ms).unwrap_or_default();
+        let of = |values: Vec<i64>| {
+            let coarse = values.len() > EXACT;
+            percentiles(values, coarse)
+        };
         let lo = of(nets.iter().map(|n| n.lo).collect());
         let hi = of(nets.iter().map(|n| n.at).collect());
         let mut found: Vec<(f64, &str, Width)> = Vec::new();

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Difference, raw};
 use crate::rundir::chain::Chain;
+use crate::rundir::rows;
 
 const FILE: &str = "ledger.jsonl";
 const BESIDE: &str = "../ledger.jsonl";
@@ -77,13 +78,13 @@ pub(super) fn read(dir: &Path) -> Result<Option<Entry>, Difference> {
 }
 
 fn broken(index: usize, text: &str) -> Difference {
-    Difference::Broken { file: FILE, line: index + 1, text: text.into() }
+    Difference::Broken { file: FILE.into(), line: index + 1, text: text.into() }
 }
 
 fn differs(index: usize, field: &str, stored: &Value, recomputed: &Value) -> Difference {
     let shown = |value: &Value| if value.is_null() { "nothing".to_string() } else { value.to_string() };
     let (stored, recomputed) = (shown(stored), shown(recomputed));
-    Difference::Value { file: FILE, line: index + 1, field: field.into(), stored, recomputed }
+    Difference::Value { file: FILE.into(), line: index + 1, field: field.into(), stored, recomputed }
 }
 
 fn equal(index: usize, field: &str, stored: &Value, recomputed: &Value) -> Result<(), Difference> {
@@ -142,7 +143,7 @@ fn plan_hash(dir: &Path, document: &Value) -> Result<(), Difference> {
     let line = text.lines().position(|line| line.trim_start().starts_with("\"plan_hash\":")).map_or(1, |at| at + 1);
     let stored = document["plan_hash"].to_string();
     Err(Difference::Value {
-        file: "plan.json",
+        file: "plan.json".into(),
         line,
         field: "plan_hash".into(),
         stored,
@@ -163,6 +164,9 @@ fn start(entry: &Entry, plan: &Value) -> Result<(), Difference> {
     rules.insert("goals".into(), plan["goals"].clone());
     if let Some(sessions) = plan.get("sessions") {
         rules.insert("sessions".into(), sessions.clone());
+    }
+    if !plan["duration_s"].is_null() {
+        rules.insert("duration_s".into(), of_plan("duration_s"));
     }
     for (key, value) in &rules {
         equal(0, &format!("rules.{key}"), &line["rules"][key], value)?;
@@ -213,6 +217,9 @@ fn end(dir: &Path, line: &Value, plan: &Value, run: Option<&Value>) -> Result<()
         }
         equal(1, &format!("files.{name}"), stored, &digest(dir, name))?;
     }
+    if let Some(part) = rows::parts_there(dir, rows::REQUESTS).iter().find(|part| !files.contains_key(&***part)) {
+        return Err(differs(1, &format!("files.{part}"), &Value::Null, &digest(dir, part)));
+    }
     for group in ["runs", "runs_of_plan", "runs_of_target"] {
         counts_close(line, group)?;
     }
@@ -247,7 +254,7 @@ fn counts_close(line: &Value, group: &str) -> Result<(), Difference> {
     equal(1, &format!("{group}.started"), &counts["started"], &json!(ways.iter().map(|way| of(way)).sum::<u64>()))?;
     match line["outcome"].as_str() {
         Some(own) if of(own) == 0 => Err(Difference::Value {
-            file: FILE,
+            file: FILE.into(),
             line: 2,
             field: format!("{group}.{own}"),
             stored: counts[own].to_string(),
@@ -286,7 +293,7 @@ impl<'a> Sought<'a> {
 /// The ledger that the directory has its copies from, when it is still beside it.
 fn beside(dir: &Path, entry: &Entry, plan: &Value) -> Result<Option<String>, Difference> {
     let Some(path) = ledger_of(dir, plan) else { return Ok(None) };
-    let unreadable = |e: std::io::Error| Difference::Unreadable { file: BESIDE, text: e.to_string() };
+    let unreadable = |e: std::io::Error| Difference::Unreadable { file: BESIDE.into(), text: e.to_string() };
     let lines = [Some(&entry.start), entry.end.as_ref()].into_iter().flatten();
     let mut sought: Vec<Sought<'_>> = entry.texts.iter().zip(lines).filter_map(|(t, l)| Sought::of(t, l)).collect();
     let mut reader = BufReader::new(File::open(&path).map_err(unreadable)?);
@@ -308,7 +315,7 @@ fn beside(dir: &Path, entry: &Entry, plan: &Value) -> Result<Option<String>, Dif
     }
     let line = missing.after.unwrap_or(number) + 1;
     let text = format!("the {} line of this run was removed from the ledger, or changed there", missing.event);
-    Err(Difference::Broken { file: BESIDE, line, text })
+    Err(Difference::Broken { file: BESIDE.into(), line, text })
 }
 
 fn ledger_of(dir: &Path, plan: &Value) -> Option<PathBuf> {

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::raw::number;
+use super::soak;
 use crate::analysis::definitions::server::{
     COUNTERS, PROCESS_START, beyond_ours, count, counted_per_request, grown, mean_ms,
 };
@@ -43,6 +44,7 @@ pub(super) fn complete(windows: &[Value], sent: &[u64], scrapes: &[Value], plan:
         return;
     }
     for (index, figures) in figures.iter_mut().enumerate() {
+        soak::add_server(figures, &windows[index], scrapes);
         let recount = Recount { windows, sent, scrapes, index, each: counted_per_request(plan) };
         let (activity, verdicts) = recount.window();
         figures["server"] = activity;

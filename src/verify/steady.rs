@@ -50,7 +50,7 @@ fn withheld(series: &Series) -> Value {
         "n": series.iter().filter(|r| r.2).count(),
         "warm_up": null, "thirds": null, "autocorrelation": null,
         "drift": Drift::Withheld, "reason": wording::steady_withheld(),
-        "slices": null, "p50": null, "p95": null, "change_points": [],
+        "slices": null, "p50": null, "p95": null, "change_points": [], "p95_change_points": [],
     })
 }
 
@@ -74,7 +74,8 @@ impl Course {
             "autocorrelation": memory.map(|m| json!({"lag_1": m.lag_1, "time": m.time, "n_eff": m.n_eff, "at_most": m.cut_off})),
         });
         let rest = course.over_time().unwrap_or_else(|reason| {
-            json!({"drift": Drift::TooShortToTell, "reason": reason, "slices": null, "p50": null, "p95": null, "change_points": []})
+            json!({"drift": Drift::TooShortToTell, "reason": reason, "slices": null, "p50": null, "p95": null, "change_points": [],
+                   "p95_change_points": []})
         });
         for (key, value) in rest.as_object().into_iter().flatten() {
             found[key] = value.clone();
@@ -139,19 +140,22 @@ impl Course {
         };
         let (p50, p95) = (trend(0), trend(2));
         let drifts = [&p50, &p95].into_iter().flatten().any(|t| t["drift"] == "drifting");
-        let medians = each(slices, 0);
-        let cuts = cuts(&medians);
         let begins = self.submits[0].saturating_sub(self.bounds.opened) as f64;
-        let mut changes = Vec::new();
-        for (i, cut) in cuts.iter().enumerate() {
-            let before = if i == 0 { 0 } else { cuts[i - 1] };
-            let after = cuts.get(i + 1).copied().unwrap_or(medians.len());
-            changes.push(json!({
-                "at_s": (begins + *cut as f64 * slice_ns) / 1e9,
-                "before_ms": levels::middle(&medians[before..*cut]),
-                "after_ms": levels::middle(&medians[*cut..after]),
-            }));
-        }
+        let changes = |published: usize| {
+            let series = each(slices, published);
+            let cuts = cuts(&series);
+            let mut changes = Vec::new();
+            for (i, cut) in cuts.iter().enumerate() {
+                let before = if i == 0 { 0 } else { cuts[i - 1] };
+                let after = cuts.get(i + 1).copied().unwrap_or(series.len());
+                changes.push(json!({
+                    "at_s": (begins + *cut as f64 * slice_ns) / 1e9,
+                    "before_ms": levels::middle(&series[before..*cut]),
+                    "after_ms": levels::middle(&series[*cut..after]),
+                }));
+            }
+            changes
+        };
         json!({
             "drift": if drifts { Drift::Drifting } else { Drift::Steady },
             "reason": null,
@@ -163,7 +167,8 @@ impl Course {
             },
             "p50": p50,
             "p95": p95,
-            "change_points": changes,
+            "change_points": changes(0),
+            "p95_change_points": changes(2),
         })
     }
 }
@@ -239,10 +244,13 @@ fn flags(metric: &str, found: &Value, dropped: u64) -> Vec<Value> {
             flags.push(flag(share, text));
         }
     }
-    let changes = found["change_points"].as_array().into_iter().flatten();
-    let changes: Vec<_> = changes.map(|c| (float(&c["at_s"]), float(&c["before_ms"]), float(&c["after_ms"]))).collect();
-    if !changes.is_empty() {
-        flags.push(flag(changes.len() as f64, wording::level_changed(&changes)));
+    for (name, key) in [("p50", "change_points"), ("p95", "p95_change_points")] {
+        let changes = found[key].as_array().into_iter().flatten();
+        let changes: Vec<_> =
+            changes.map(|c| (float(&c["at_s"]), float(&c["before_ms"]), float(&c["after_ms"]))).collect();
+        if !changes.is_empty() {
+            flags.push(flag(changes.len() as f64, wording::level_changed(name, &changes)));
+        }
     }
     let n = found["n"].as_u64().unwrap_or_default();
     let a = &found["autocorrelation"];

@@ -992,3 +992,121 @@ proptest! {
         prop_assert_eq!(stored, recomputed);
     }
 }
+
+/// A window of so many token events that gaps are counted in buckets, in either computation.
+#[test]
+fn more_values_than_are_kept_are_counted_in_buckets() {
+    let mut specimen = Specimen::long(20, 140, |id| id * 7_919 % MS);
+    for row in &mut specimen.windows[0].1 {
+        let (first, id) = (row.chunks[0], row.trace_id);
+        let at = |k: u64| k * MS + (k + id).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 44;
+        let chunk = |k: u64| {
+            let mut chunk = first;
+            let later = |t: u64| t + at(k);
+            (chunk.0, chunk.1, chunk.2) = (later(first.0), first.1.map(later), first.2.map(later));
+            (chunk.4, chunk.6) = (k as u32, first.6 * 1_000 + k);
+            chunk
+        };
+        row.chunks = (0..400).map(chunk).collect();
+        row.token_events = 400;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    publish(&mut specimen, dir.path());
+    verify(dir.path()).unwrap();
+    let run: Value = serde_json::from_str(&fs::read_to_string(dir.path().join("run.json")).unwrap()).unwrap();
+    let metrics = &run["cells"][0]["windows"][0]["metrics"];
+    let gap = &metrics["gap"]["gross"];
+    assert!(gap["n"].as_u64() > Some(crate::analysis::percentiles::EXACT as u64), "{gap}");
+    assert_eq!(gap["buckets"], crate::analysis::percentiles::BUCKETED);
+    assert_eq!(gap["ci_ms"], json!({}), "which request each came from is not kept");
+    assert!(metrics["ttft"]["gross"].get("buckets").is_none());
+    let report = fs::read_to_string(dir.path().join("report.md")).unwrap();
+    assert!(report.contains("log buckets of 0.1%"), "the report names the definition");
+    let changed = gap["p50_ms"].as_f64().unwrap();
+    change(dir.path(), "run.json", &format!("\"p50_ms\": {changed}"), &format!("\"p50_ms\": {}", changed + 1.0));
+    assert!(verify(dir.path()).unwrap_err().to_string().starts_with("run.json:"));
+}
+
+/// Splits the rows after line `n` into a second file.
+fn split(dir: &Path, n: usize) {
+    let text = fs::read_to_string(dir.join("requests.jsonl")).unwrap();
+    let at = text.match_indices('\n').nth(n - 1).unwrap().0 + 1;
+    fs::write(dir.join("requests.jsonl"), &text[..at]).unwrap();
+    fs::write(dir.join("requests.2.jsonl"), &text[at..]).unwrap();
+}
+
+#[test]
+fn rows_in_several_files_are_one_chain() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut specimen = Specimen::two_windows();
+    specimen.windows[1].0.part = 2;
+    specimen.write(dir.path());
+    split(dir.path(), 25);
+    derive(dir.path());
+    assert_eq!(verify(dir.path()).unwrap().rows, 60);
+    let report = fs::read_to_string(dir.path().join("report.md")).unwrap();
+    assert!(report.contains("| requests.2.jsonl | `"), "its digest");
+    change(dir.path(), "requests.2.jsonl", "\"trace_id\":5", "\"trace_id\":6");
+    let found = verify(dir.path()).unwrap_err().to_string();
+    assert!(found.starts_with("requests.2.jsonl:") && found.contains(": h: stored "), "{found}");
+    change(dir.path(), "requests.2.jsonl", "\"trace_id\":6", "\"trace_id\":5");
+    fs::rename(dir.path().join("requests.2.jsonl"), dir.path().join("requests.3.jsonl")).unwrap();
+    let found = verify(dir.path()).unwrap_err().to_string();
+    assert_eq!(found, "requests.2.jsonl: cannot be read: it is missing, and requests.3.jsonl is there");
+    fs::remove_file(dir.path().join("requests.3.jsonl")).unwrap();
+    let found = verify(dir.path()).unwrap_err().to_string();
+    assert!(found.starts_with("requests.2.jsonl: cannot be read: it is missing: windows.jsonl:2 says"), "{found}");
+}
+
+#[test]
+fn a_long_window_is_told_in_slices() {
+    let mut specimen = Specimen::long(600, 6_000, |id| id * 7_919 % MS + id * 200);
+    let (opened, n) = (specimen.windows[0].0.opened, 600_u64);
+    let scrapes = (0..n / 10).map(|i| scrape(opened + i * 10_000 * MS, &[("requests_waiting", i as f64)]));
+    specimen.scrapes = scrapes.collect();
+    specimen.health = (0..n)
+        .map(|i| HealthRow { rss_bytes: Some(30_000_000 + i), ..sample("process", opened + i * 1_000 * MS, i) })
+        .collect();
+    specimen.windows[0].1[40] = failed(specimen.windows[0].1[40].clone(), "transport");
+    let dir = tempfile::tempdir().unwrap();
+    publish(&mut specimen, dir.path());
+    verify(dir.path()).unwrap();
+    let run = summarise(dir.path()).unwrap();
+    let window = &run.cells[0].windows[0];
+    let soak = window.soak.as_ref().unwrap();
+    assert_eq!((soak.slice_s, soak.slices.len()), (30.0, 20));
+    assert_eq!(soak.slices.iter().map(|s| s.sent).sum::<u64>(), 6_000);
+    assert_eq!(soak.slices.iter().map(|s| s.failed).sum::<u64>(), 1);
+    assert!(soak.slices[19].ttft_gross_p50_ms > soak.slices[0].ttft_gross_p50_ms);
+    assert_eq!((soak.slices[1].server_waiting, soak.slices[1].client_rss_bytes), (Some(5.0), Some(30_000_059)));
+    assert_eq!(soak.client_memory.unwrap().most, 30_000_599);
+    assert!(soak.throughput.is_some(), "{:?}", window.throughput);
+    assert!(crate::report::soak::line(window).unwrap().starts_with("10.0 min in 20 slices of 30 s   DRIFTING"));
+    let page = fs::read_to_string(dir.path().join("report.html")).unwrap();
+    assert!(page.contains("The soak over time"));
+    let report = fs::read_to_string(dir.path().join("report.md")).unwrap();
+    assert!(report.contains("SOAK: 10.0 min in 20 slices of 30 s") && report.contains("in slices (1 window)"), "box 9");
+}
+
+#[test]
+fn a_window_that_was_cut_off_is_told_by_its_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut specimen = Specimen::two_windows();
+    specimen.write(dir.path());
+    let text = fs::read_to_string(dir.path().join("windows.jsonl")).unwrap();
+    let (first, last) = text.trim_end().split_once('\n').unwrap();
+    fs::write(dir.path().join("windows.jsonl"), format!("{first}\n")).unwrap();
+    let mut opening: crate::rundir::window::WindowRow = serde_json::from_str(last).unwrap();
+    (opening.closed, opening.rows) = (opening.opened, 0);
+    crate::rundir::opening::write(dir.path(), &opening).unwrap();
+    derive(dir.path());
+    let verified = verify(dir.path()).unwrap();
+    assert_eq!((verified.rows, verified.windows), (60, 2));
+    assert!(verified.notes[0].contains("told by its 30 rows"), "{:?}", verified.notes);
+    let run = summarise(dir.path()).unwrap();
+    let window = &run.cells.iter().flat_map(|cell| &cell.windows).last().unwrap();
+    assert!(!run.complete && window.interrupted && window.requests.due == 30, "{:?}", window.requests);
+    assert!(run.verdicts.iter().any(|v| v.kind == "window_without_end"));
+    crate::rundir::opening::remove(dir.path()).unwrap();
+    assert_eq!(summarise(dir.path()).unwrap().cells.iter().flat_map(|cell| &cell.windows).count(), 1);
+}

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use super::Difference;
 use super::raw::number;
 use crate::rundir::row::Row;
+use crate::rundir::rows::Place;
 
 /// Only replays have it.
 const FILE: &str = "trace.jsonl";
@@ -57,8 +58,8 @@ impl<'a> Replayed<'a> {
         cells.iter().any(is_replay).then(|| Replayed { path: dir.join(FILE), plan, windows, window: None })
     }
 
-    /// A row, at its line of `requests.jsonl`.
-    pub(super) fn take(&mut self, row: &Row, line: usize) -> Result<(), Difference> {
+    /// A row, and where it stands.
+    pub(super) fn take(&mut self, row: &Row, at: &Place) -> Result<(), Difference> {
         let key = (u64::from(row.cell), u64::from(row.window));
         if self.window.as_ref().is_none_or(|window| window.key != key) {
             self.finish()?;
@@ -66,7 +67,7 @@ impl<'a> Replayed<'a> {
         }
         let Some(window) = &mut self.window else { return Ok(()) };
         let opened = number(&self.windows[window.place], "opened");
-        let broken = |text| Difference::Broken { file: "requests.jsonl", line, text };
+        let broken = |text| Difference::Broken { file: at.file.clone(), line: at.line as usize, text };
         if !window.is_mine(row.trace_id) {
             return Err(broken(format!("trace id {} belongs to another shard", row.trace_id)));
         }
@@ -79,8 +80,8 @@ impl<'a> Replayed<'a> {
             ("asked_output_tokens", row.asked_output_tokens, asked.output_tokens),
         ];
         let differs = |field: &str, stored: String, recomputed: String| Difference::Value {
-            file: "requests.jsonl",
-            line,
+            file: at.file.clone(),
+            line: at.line as usize,
             field: field.into(),
             stored,
             recomputed,
@@ -120,7 +121,7 @@ impl<'a> Replayed<'a> {
         }
         let place = window.place + 1;
         let differs = |field: &str, stored: &str, recomputed: &str| Difference::Value {
-            file: "windows.jsonl",
+            file: "windows.jsonl".into(),
             line: place,
             field: field.into(),
             stored: stored.into(),
@@ -135,7 +136,7 @@ impl<'a> Replayed<'a> {
         }
         match last_missing {
             Some(id) if !cut_short => Err(Difference::Broken {
-                file: "requests.jsonl",
+                file: "requests.jsonl".into(),
                 line: number(line, "rows") as usize,
                 text: format!("window {place} of windows.jsonl was not cut short, but trace id {id} has no row"),
             }),
@@ -168,7 +169,7 @@ impl Window {
         }
         let id = self.read;
         self.read += 1;
-        let broken = |text: String| Difference::Broken { file: FILE, line: id as usize + 1, text };
+        let broken = |text: String| Difference::Broken { file: FILE.into(), line: id as usize + 1, text };
         let line: Value = serde_json::from_str(&text).map_err(|e| broken(e.to_string()))?;
         let whole = |key: &str| line[key].as_u64().ok_or_else(|| broken(format!("{key} is no whole number")));
         let (at, prompt_tokens, output_tokens) = (whole("at_ns")?, whole("prompt_tokens")?, whole("output_tokens")?);
@@ -196,5 +197,5 @@ impl Window {
 }
 
 fn unreadable(error: &std::io::Error) -> Difference {
-    Difference::Unreadable { file: FILE, text: error.to_string() }
+    Difference::Unreadable { file: FILE.into(), text: error.to_string() }
 }

@@ -16,6 +16,7 @@ use super::max_failed;
 use super::raw::number;
 use super::server;
 use super::sessions;
+use super::soak;
 use super::steady::{self, Bounds};
 use crate::analysis::definitions::load::{self, TokenTrail};
 use crate::analysis::definitions::sessions::{is_arrival, needs_reply};
@@ -139,13 +140,20 @@ impl Recount<'_> {
         let goals = judged.by(plan);
         let bounds = Bounds { opened: self.opened, closed: self.closed, drop: number(self.line, "drop") };
         let steady = steady::steady(&self.sent, bounds, no_gross, &mut verdicts);
+        let soak = soak::soak(
+            self.line,
+            &self.sent,
+            health,
+            &json!({"throughput": throughput, "metrics": metrics}),
+            &mut verdicts,
+        );
         let (model_echoes, other_model) = server::echoes(&self.ok, plan);
         verdicts.extend(other_model);
         let counted = || self.ok.iter().filter(|r| r.token_events > 0 && r.completion_tokens.is_some());
         let events: u64 = counted().map(|r| u64::from(r.token_events)).sum();
         let tokens = definitions::tokens(counted().filter_map(|r| r.completion_tokens));
         let even = counted().all(|r| r.completion_tokens == Some(u64::from(r.token_events)));
-        json!({
+        let mut figures = json!({
             "window": self.line["window"],
             "duration_s": seconds(self.closed.saturating_sub(self.opened)),
             "requests": self.requests(),
@@ -176,7 +184,11 @@ impl Recount<'_> {
             "trace_hash": self.line["trace_hash"],
             "lengths": disclosed::lengths(&self.kept),
             "disclosed": disclosed::facts(&self.sent, forbidden.gross, forbidden.net),
-        })
+        });
+        if let (Some(soak), Value::Object(fields)) = (soak, &mut figures) {
+            fields.insert("soak".into(), soak);
+        }
+        figures
     }
 
     fn requests(&self) -> Value {

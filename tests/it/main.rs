@@ -27,5 +27,6 @@ mod screens;
 mod server_facts;
 mod session_plans;
 mod sessions;
+mod soak;
 mod without_uring;
 mod workloads;

@@ -25,7 +25,7 @@ mod timeline;
 mod truth_server;
 
 pub use self::profile::{Class, Settings};
-pub use self::timeline::{LAW_LIMIT, Law, Pareto};
+pub use self::timeline::{Drift, LAW_LIMIT, Law, Pareto};
 pub use crate::truth::Summary;
 use bench_engine::units::Nanos;
 use nix::errno::Errno;
@@ -114,6 +114,8 @@ pub struct MockConfig {
     pub jitter: f64,
     /// Seed of the laws and the jitter.
     pub seed: u64,
+    /// Every interval becomes longer with time. None: it does not.
+    pub drift: Option<Drift>,
     /// Every token event is due on a multiple of this period of CLOCK_MONOTONIC, at most one event of a stream on
     /// each: all streams emit at once, in the order of their connections. None or zero: each as its own timeline says.
     pub lockstep: Option<Nanos>,
@@ -185,6 +187,7 @@ impl Default for MockConfig {
             itl_law: Law::Constant,
             jitter: 0.0,
             seed: 7,
+            drift: None,
             lockstep: None,
             classes: Vec::new(),
             prefill_per_token: Nanos::ZERO,

@@ -153,7 +153,8 @@ impl Server {
             cached,
             shape: Shape { per_event, reasoning: profile.reasoning, event_bytes: profile.event_bytes, role_event },
         };
-        let timeline = Timeline::new(profile.pace, arrival.at, extra, request_seed(seed, &asked.nonce));
+        let timeline = Timeline::new(profile.pace, arrival.at, extra, request_seed(seed, &asked.nonce))
+            .drifting(self.config.drift, self.started());
         let stops = naming.stops();
         let (score, head, chunks) = if asked.stream {
             let bytes = Box::new(StreamBytes::new(&naming));

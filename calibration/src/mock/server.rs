@@ -228,6 +228,11 @@ impl Server {
         self.truth_server.as_ref().map(TruthServer::addr)
     }
 
+    /// When the loop began: a drift counts from there.
+    pub(super) fn started(&self) -> Instant {
+        self.began.0
+    }
+
     pub(super) fn notes(&self) -> &[String] {
         &self.notes
     }

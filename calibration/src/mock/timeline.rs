@@ -117,6 +117,40 @@ impl fmt::Display for Law {
     }
 }
 
+/// How a server becomes slower while it runs: each interval is multiplied by `1 + share * t / per`, t from the mock's start
+/// to the moment at which the interval begins. Continuous and linear.
+///
+/// Written `1%/10m`: a share in percent, negative for one that becomes faster, and a time in ms, s, m or h.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Drift {
+    share: f64,
+    per: Nanos,
+}
+
+impl Drift {
+    /// The factor after a time. Never below 0.
+    fn factor(self, after: Nanos) -> f64 {
+        (1.0 + self.share * (after.ns() as f64 / self.per.ns() as f64)).max(0.0)
+    }
+}
+
+impl FromStr for Drift {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Drift, String> {
+        let parsed = || {
+            let (share, per) = text.split_once('/')?;
+            let share = share.trim().strip_suffix('%')?.trim().parse::<f64>().ok()?;
+            let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+            let (digits, unit) = units.iter().find_map(|(name, s)| Some((per.trim().strip_suffix(name)?, *s)))?;
+            let per = Nanos::from_secs_f64(digits.trim().parse::<f64>().ok()? * unit)?;
+            let fits = (-100.0..=1000.0).contains(&share) && per > Nanos::ZERO;
+            fits.then_some(Drift { share: share / 100.0, per })
+        };
+        parsed().ok_or_else(|| format!("a drift is PERCENT%/TIME, -100 to 1000 percent, like 1%/10m, not {text:?}"))
+    }
+}
+
 /// What decides the intervals of one reply.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Pace {
@@ -131,7 +165,8 @@ pub(super) struct Pace {
 /// The due times of one reply, in order and without end.
 ///
 /// The first is `start + ttft + extra`, each later one `itl` after the one before. Each interval is multiplied by
-/// its law's factor and, with jitter, by `1 + jitter * u`, u uniform in [-1, 1); `extra` is not. In lock-step each
+/// its law's factor and, with jitter, by `1 + jitter * u`, u uniform in [-1, 1); `extra` is not. With a drift all of it,
+/// `extra` too, is then multiplied by the factor of the moment at which it begins. In lock-step each
 /// is then moved up to the grid of that period, whose origin is the zero of CLOCK_MONOTONIC, and to a later step
 /// than the one before. Due times do not depend on when anything was written, so lateness never adds up.
 #[derive(Clone, Debug)]
@@ -142,12 +177,19 @@ pub(super) struct Timeline {
     begun: bool,
     last_step: Option<Instant>,
     random: u64,
+    /// With the moment from which on it counts.
+    drift: Option<(Drift, Instant)>,
 }
 
 impl Timeline {
     /// `extra` is what the first token takes longer: prefill, a cold start.
     pub(super) fn new(pace: Pace, start: Instant, extra: Nanos, seed: u64) -> Self {
-        Timeline { pace, extra, at: start, begun: false, last_step: None, random: seed }
+        Timeline { pace, extra, at: start, begun: false, last_step: None, random: seed, drift: None }
+    }
+
+    /// The same of a server that becomes slower from `since` on.
+    pub(super) fn drifting(self, drift: Option<Drift>, since: Instant) -> Self {
+        Timeline { drift: drift.map(|drift| (drift, since)), ..self }
     }
 
     /// Moves the start of a timeline that has not begun.
@@ -164,6 +206,9 @@ impl Timeline {
         } else {
             self.scaled(ttft, ttft_law) + self.extra
         };
+        let interval = self.drift.map_or(interval, |(drift, since)| {
+            Nanos::from_ns((interval.ns() as f64 * drift.factor(self.at.saturating_since(since))) as u64)
+        });
         self.at = self.at + interval;
         let Some(step) = self.pace.lockstep.filter(|step| step.ns() > 0) else { return self.at };
         let up = Instant::from_ns(self.at.ns().div_ceil(step.ns()).saturating_mul(step.ns()));
@@ -174,7 +219,8 @@ impl Timeline {
 
     /// The due time of the `n`-th from here on; `n` from 1.
     pub(super) fn nth(&mut self, n: u32) -> Instant {
-        let plain = self.pace.itl_law == Law::Constant && self.pace.jitter == 0.0 && self.pace.lockstep.is_none();
+        let constant = self.pace.itl_law == Law::Constant && self.pace.jitter == 0.0;
+        let plain = constant && self.pace.lockstep.is_none() && self.drift.is_none();
         let first = self.advance();
         if plain {
             self.at = self.at + Nanos::from_ns(self.pace.itl.ns().saturating_mul(u64::from(n - 1)));
@@ -252,6 +298,42 @@ mod tests {
         assert_eq!(dues_of(PACE, Nanos::from_ns(7), 2, 7), [51_007, 61_007]);
         let zero = Pace { ttft: Nanos::ZERO, itl: Nanos::ZERO, ..PACE };
         assert_eq!(dues_of(zero, Nanos::ZERO, 3, 7), [1_000; 3]);
+    }
+
+    #[test]
+    fn a_drift_makes_each_interval_longer_by_when_it_begins() {
+        let minute = 60_000_000_000;
+        let of = |text: &str, start: u64| {
+            let pace = Pace { ttft: Nanos::from_millis(100), itl: Nanos::from_millis(10), ..PACE };
+            let line = Timeline::new(pace, Instant::from_ns(start), Nanos::from_millis(20), 7);
+            let mut line = line.drifting(Some(text.parse().unwrap()), Instant::from_ns(minute));
+            (0..3).map(|_| line.advance().ns()).collect::<Vec<_>>()
+        };
+        // 5 minutes after the start of a mock that becomes 1 % slower in 10: every interval is 0.5 % longer, and the later ones a
+        // little more
+        let dues = of("1%/10m", 6 * minute);
+        assert_eq!(dues[0] - 6 * minute, 120_600_000);
+        assert_eq!(dues[1] - dues[0], 10_050_020);
+        assert_eq!(dues[2] - dues[1], 10_050_021);
+        assert_eq!(of("1%/10m", minute)[0] - minute, 120_000_000, "nothing at its start");
+        assert_eq!(of("1%/10m", 0)[0], 120_000_000, "nor before it");
+        assert_eq!(of("-50%/1m", 6 * minute)[2], 6 * minute, "no interval is negative");
+        let pace = Pace { itl: Nanos::from_millis(10), ..PACE };
+        let line = || Timeline::new(pace, Instant::from_ns(minute), Nanos::ZERO, 7);
+        let drifting = || line().drifting(Some("600%/1m".parse().unwrap()), Instant::from_ns(0));
+        let mut by_step = drifting();
+        let last = (0..40).map(|_| by_step.advance()).last();
+        assert_eq!(Some(drifting().nth(40)), last, "no short cut past it");
+    }
+
+    #[test]
+    fn drifts_as_people_write_them() {
+        for (text, share, s) in [("1%/10m", 0.01, 600), ("-2.5%/1h", -0.025, 3600), (" 3 % / 90s ", 0.03, 90)] {
+            assert_eq!(text.parse(), Ok(Drift { share, per: Nanos::from_secs(s) }), "{text}");
+        }
+        for bad in ["1%", "1/10m", "1%/0s", "1%/10", "2000%/1m", "x%/1m", "nan%/1m"] {
+            assert!(bad.parse::<Drift>().is_err_and(|e| e.contains("like 1%/10m")), "{bad}");
+        }
     }
 
     #[test]

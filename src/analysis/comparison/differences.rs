@@ -259,7 +259,7 @@ fn facts(run: &RunDocuments) -> Value {
         "sessions": sessions(plan),
         "schedule": schedules(plan),
         "protocol": some(
-            &["num_prompts", "drop", "min_duration_s", "gap_between_windows_s", "gap_between_cells_s", "timeouts_s", "max_failed", "stop_at_failed"],
+            &["num_prompts", "drop", "min_duration_s", "duration_s", "gap_between_windows_s", "gap_between_cells_s", "timeouts_s", "max_failed", "stop_at_failed"],
             plan
         ),
         "injections": plan["injections"],

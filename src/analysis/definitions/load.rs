@@ -74,6 +74,43 @@ impl TokenTrail {
         TokenTrail { at, tokens: known }
     }
 
+    /// The trail as numbers that are small, or close to the one before, so that many can be kept: see [`TokenTrail::unpack`].
+    pub fn pack(&self, mut put: impl FnMut(i64)) {
+        put(self.at.len() as i64);
+        match &self.tokens {
+            Tokens::PerEvent(_) => put(0),
+            Tokens::Sum(sum) => [1, sum.cast_signed()].into_iter().for_each(&mut put),
+            Tokens::Unknown => put(2),
+        }
+        let mut last = 0;
+        for at in &self.at {
+            put(at.wrapping_sub(last).cast_signed());
+            last = *at;
+        }
+        if let Tokens::PerEvent(counts) = &self.tokens {
+            counts.iter().for_each(|n| put(n.cast_signed()));
+        }
+    }
+
+    /// The trail that was packed into these numbers; None at their end.
+    pub fn unpack(mut next: impl FnMut() -> Option<i64>) -> Option<TokenTrail> {
+        let n = next()?;
+        let kind = next()?;
+        let sum = if kind == 1 { next()?.cast_unsigned() } else { 0 };
+        let mut last = 0_u64;
+        let mut moment = || {
+            last = last.wrapping_add(next()?.cast_unsigned());
+            Some(last)
+        };
+        let at: Vec<u64> = (0..n).map_while(|_| moment()).collect();
+        let tokens = match kind {
+            0 => Tokens::PerEvent((0..n).map_while(|_| next().map(i64::cast_unsigned)).collect()),
+            1 => Tokens::Sum(sum),
+            _ => Tokens::Unknown,
+        };
+        Some(TokenTrail { at, tokens })
+    }
+
     /// When its token events came, in ns.
     pub fn moments(&self) -> impl Iterator<Item = u64> + '_ {
         self.at.iter().copied()
@@ -147,6 +184,24 @@ mod tests {
         assert_eq!(rated_span(None, 0, 9), (0, 9));
         assert_eq!(rate([0, 1, second, 2 * second].into_iter(), (1, second)), Some(1e9 / (second - 1) as f64));
         assert_eq!(rate([3].into_iter(), (3, 3)), None);
+    }
+
+    #[test]
+    fn a_packed_trail_is_the_same() {
+        let of = |at: &[u64], tokens| TokenTrail { at: at.to_vec(), tokens };
+        let trails = [
+            of(&[5, 9, 8, u64::MAX], Tokens::PerEvent(vec![1, 2, 0, u64::MAX])),
+            of(&[], Tokens::Sum(7)),
+            of(&[3], Tokens::Unknown),
+        ];
+        let mut numbers = Vec::new();
+        trails.iter().for_each(|trail| trail.pack(|n| numbers.push(n)));
+        let mut from = numbers.into_iter();
+        for trail in trails {
+            let again = TokenTrail::unpack(|| from.next()).unwrap();
+            assert_eq!(format!("{again:?}"), format!("{trail:?}"));
+        }
+        assert!(TokenTrail::unpack(|| from.next()).is_none());
     }
 
     #[test]

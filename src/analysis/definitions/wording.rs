@@ -201,6 +201,14 @@ pub fn window_without_end(rows: u64) -> String {
     format!("{rows} rows belong to a window that did not close: they stay in requests.jsonl and are in no figure")
 }
 
+/// A window in the middle of which the run was ended, and how many rows it has.
+pub fn window_cut_off(rows: u64) -> String {
+    format!(
+        "the run was ended before the window closed: it is told by its {rows} rows, up to the last moment that they know of; \
+         requests that were under way have none"
+    )
+}
+
 /// The last line of a file, when a run ended in the middle of it.
 pub fn half_written(file: &str, line: u64) -> String {
     format!("{file}:{line}: half-written, the run ended in the middle of it; not counted")
@@ -367,9 +375,24 @@ pub fn rests(between_windows_s: f64, between_cells_s: f64) -> Option<String> {
 }
 
 /// Where a level begins that differs from the one before: seconds from the window's opening, ms before and after.
-pub fn level_changed(changes: &[(f64, f64, f64)]) -> String {
+pub fn level_changed(percentile: &str, changes: &[(f64, f64, f64)]) -> String {
     let each = |(at, before, after): &(f64, f64, f64)| format!("{before:.3} to {after:.3} ms at {at:.1} s");
-    format!("the level changed: p50 {}", changes.iter().map(each).collect::<Vec<_>>().join(", "))
+    format!("the level changed: {percentile} {}", changes.iter().map(each).collect::<Vec<_>>().join(", "))
+}
+
+/// Output tokens/s that rise or fall over a window: slope, share of the median slice with its 95 % interval, p.
+pub fn rate_drifting(per_10_min: f64, share: f64, ends: [f64; 2], p: f64) -> String {
+    let [share, lo, hi] = [share, ends[0], ends[1]].map(|s| s * 100.0);
+    format!(
+        "drifting: output tokens/s move by {share:+.1} % ({per_10_min:+.1}/s) per 10 min, 95 % interval {lo:+.1} to \
+         {hi:+.1} % (p {p:.2e}); a window that is not steady has no one figure"
+    )
+}
+
+/// Where a level of the output tokens/s begins that differs from the one before.
+pub fn rate_changed(changes: &[(f64, f64, f64)]) -> String {
+    let each = |(at, before, after): &(f64, f64, f64)| format!("{before:.1} to {after:.1}/s at {at:.1} s");
+    format!("the level changed: output tokens {}", changes.iter().map(each).collect::<Vec<_>>().join(", "))
 }
 
 /// Why nothing is said of a drift: the window was short.

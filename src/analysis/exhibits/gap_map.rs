@@ -2,6 +2,7 @@
 
 use super::slices::Cut;
 use super::{GAP_ROWS, GapMap};
+use crate::analysis::summary::packed::Values;
 
 /// The shortest that the highest row reaches up to, in ns.
 const LEAST_CEILING_NS: i64 = 1_000;
@@ -11,37 +12,36 @@ const LEAST_REACH: f64 = 4.0;
 /// Gaps (gross) of a window on their way to the map.
 #[derive(Default)]
 pub(super) struct Gaps {
-    /// Place of the slice in which each ended, and its length in ns.
-    ended: Vec<(u8, i64)>,
+    /// Place of the slice in which each ended, and its length in ns, one after the other.
+    ended: Values<i64>,
 }
-
-// a place has to fit
-const _: () = assert!(super::MOST_SLICES <= 256);
 
 impl Gaps {
     pub(super) fn push(&mut self, slice: usize, ns: i64) {
-        self.ended.push((slice as u8, ns));
+        self.ended.extend([slice as i64, ns]);
     }
 
     /// The map over the slices of `cut`.
-    pub(super) fn finish(mut self, cut: &Cut) -> GapMap {
+    pub(super) fn finish(self, cut: &Cut) -> GapMap {
         let Some(edges) = self.edges() else { return GapMap::default() };
         let mut columns = vec![vec![0; GAP_ROWS]; cut.slices()];
-        for (slice, ns) in self.ended {
+        let mut ended = self.ended.iter();
+        while let Some((slice, ns)) = ended.next().zip(ended.next()) {
             // upper edges belong to the row below: the longest gap lies on the highest
             let row = edges[1..].partition_point(|edge| *edge < ns as f64).min(GAP_ROWS - 1);
-            columns[usize::from(slice)][row] += 1;
+            columns[slice as usize][row] += 1;
         }
         GapMap { floor_ms: edges[0] / 1e6, ceiling_ms: edges[GAP_ROWS] / 1e6, columns }
     }
 
     /// Edges of the rows in ns, ascending, from the floor to the ceiling.
-    fn edges(&mut self) -> Option<[f64; GAP_ROWS + 1]> {
-        let longest = self.ended.iter().map(|(_, ns)| *ns).max()?;
+    fn edges(&self) -> Option<[f64; GAP_ROWS + 1]> {
+        let mut lengths: Vec<i64> = self.ended.iter().skip(1).step_by(2).collect();
+        let longest = lengths.iter().copied().max()?;
         // one hundredth of all may lie below the floor, and is in the lowest row all the same: two reads that were
         // reaped together are no time apart, and no logarithm has a place for that
-        let place = (self.ended.len() - 1) / 100;
-        let (_, (_, low), _) = self.ended.select_nth_unstable_by_key(place, |(_, ns)| *ns);
+        let place = (lengths.len() - 1) / 100;
+        let (_, low, _) = lengths.select_nth_unstable(place);
         let ceiling = longest.max(LEAST_CEILING_NS) as f64;
         let floor = (*low as f64).min(ceiling / LEAST_REACH).max(LEAST_CEILING_NS as f64 / LEAST_REACH);
         let step = root(ceiling / floor);

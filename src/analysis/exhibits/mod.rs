@@ -8,7 +8,7 @@ mod client;
 mod gap_map;
 mod quantiles;
 mod server;
-mod slices;
+pub(in crate::analysis) mod slices;
 #[cfg(test)]
 mod tests;
 
@@ -104,10 +104,14 @@ pub struct Slice {
     pub ttft_gross_p50_ms: Option<f64>,
     /// Largest of these.
     pub ttft_gross_max_ms: Option<f64>,
+    /// Their 95th percentile; None below 20.
+    pub ttft_gross_p95_ms: Option<f64>,
     /// Median of net.
     pub ttft_net_p50_ms: Option<f64>,
     /// Largest of net.
     pub ttft_net_max_ms: Option<f64>,
+    /// Their 95th percentile.
+    pub ttft_net_p95_ms: Option<f64>,
     /// Largest lateness of the requests due in it, warm-up and failed ones too; None in closed loop, and where none was
     /// due.
     pub lateness_max_ms: Option<f64>,

@@ -2,7 +2,8 @@
 
 use super::{Quantiles, Spread};
 use crate::analysis::definitions::{Columns, millis};
-use crate::analysis::percentiles::{PUBLISHED, Part, part_ms, percentile_ms};
+use crate::analysis::percentiles::{EXACT, PUBLISHED, Part, bucket_middle, part_ms, percentile_ms};
+use crate::analysis::summary::packed::Values as Packed;
 
 /// Halvings of the distance to 100 that have four points.
 const DENSE: u32 = 3;
@@ -12,10 +13,10 @@ const HALVINGS: u32 = 24;
 /// Values of a metric's columns, in ns.
 #[derive(Default)]
 pub(super) struct Values {
-    gross: Vec<i64>,
-    tare: Vec<i64>,
-    net: Vec<i64>,
-    due: Vec<i64>,
+    gross: Packed<i64>,
+    tare: Packed<i64>,
+    net: Packed<i64>,
+    due: Packed<i64>,
 }
 
 impl Values {
@@ -27,6 +28,8 @@ impl Values {
     }
 
     pub(super) fn finish(self) -> Spread {
+        // one after the other: unpacked, a column takes several times the room
+        let of = |values: Packed<i64>| of(values.to_vec());
         Spread { gross: of(self.gross), tare: of(self.tare), net: of(self.net), due: of(self.due) }
     }
 }
@@ -34,6 +37,12 @@ impl Values {
 /// The curve of values in ns.
 pub(super) fn of(mut values: Vec<i64>) -> Quantiles {
     values.sort_unstable();
+    let ends = values.first().copied().zip(values.last().copied());
+    if let Some((least, most)) = ends.filter(|_| values.len() > EXACT) {
+        // as run.json counts them
+        values.iter_mut().for_each(|ns| *ns = bucket_middle(*ns).clamp(least, most));
+        (values[0], *values.last_mut().expect("not empty")) = (least, most);
+    }
     let (Some(first), Some(last)) = (values.first(), values.last()) else { return Quantiles::default() };
     let mut points = vec![Point { percentile: 0.0, ms: millis(*first), published: false }];
     points.extend(between(&values));

@@ -4,6 +4,7 @@ use super::{MOST_SLICES, Slice};
 use crate::analysis::definitions::load::{self, TokenTrail};
 use crate::analysis::definitions::{self, millis, per_second, seconds, sessions};
 use crate::analysis::percentiles::{self, PUBLISHED, percentile_ms};
+use crate::analysis::summary::packed::Values;
 use crate::rundir::row::{Outcome, Phase, Row};
 use crate::rundir::window::{LoadModel, WindowRow};
 
@@ -40,7 +41,7 @@ const LENGTHS: [u64; 25] = [
 
 /// How a window is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cut {
+pub(in crate::analysis) struct Cut {
     opened: u64,
     /// At or after the opening.
     closed: u64,
@@ -52,7 +53,7 @@ pub(super) struct Cut {
 impl Cut {
     /// Slices of the shortest length of [`LENGTHS`] that makes at most [`MOST_SLICES`]; a window without a length has
     /// one, of no length.
-    pub(super) fn of(bounds: &WindowRow) -> Cut {
+    pub(in crate::analysis) fn of(bounds: &WindowRow) -> Cut {
         let (opened, closed) = (bounds.opened, bounds.closed.max(bounds.opened));
         let (whole, most) = (closed - opened, MOST_SLICES as u64);
         let readable = LENGTHS.into_iter().find(|length| whole.div_ceil(*length) <= most);
@@ -60,22 +61,28 @@ impl Cut {
         Cut { opened, closed, length, slices: (whole.div_ceil(length) as usize).max(1) }
     }
 
+    /// Slices of a given length, 1 ns or more; the last one may be shorter.
+    pub(in crate::analysis) fn every(bounds: &WindowRow, length: u64) -> Cut {
+        let (opened, closed) = (bounds.opened, bounds.closed.max(bounds.opened));
+        Cut { opened, closed, length, slices: ((closed - opened).div_ceil(length) as usize).max(1) }
+    }
+
     /// Of a slice, in s.
-    pub(super) fn length_s(&self) -> f64 {
+    pub(in crate::analysis) fn length_s(&self) -> f64 {
         seconds(self.length.min(self.closed - self.opened))
     }
 
-    pub(super) fn slices(&self) -> usize {
+    pub(in crate::analysis) fn slices(&self) -> usize {
         self.slices
     }
 
     /// The slice of a moment; what lies outside the window belongs to the slice next to it.
-    pub(super) fn place(&self, t: u64) -> usize {
+    pub(in crate::analysis) fn place(&self, t: u64) -> usize {
         ((t.saturating_sub(self.opened) / self.length) as usize).min(self.slices - 1)
     }
 
     /// A moment in s from the opening.
-    pub(super) fn at_s(&self, t: u64) -> f64 {
+    pub(in crate::analysis) fn at_s(&self, t: u64) -> f64 {
         seconds(t.saturating_sub(self.opened))
     }
 
@@ -87,17 +94,25 @@ impl Cut {
 }
 
 /// What is kept of the rows of a window on their way to slices.
-pub(super) struct Course {
+pub(in crate::analysis) struct Course {
     cut: Cut,
-    parts: Vec<Part>,
+    parts: Vec<Gathered>,
     /// First action, end and due of what was tried, and whether it was by a schedule and not by a reply.
     dispatched: Vec<(u64, u64, u64, bool)>,
+    with_lateness: bool,
     /// One request or more told its tokens.
     told: bool,
 }
 
-#[derive(Clone, Default)]
-struct Part {
+/// What can be left out of slices where nobody asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::analysis) enum Part {
+    /// The largest lateness, for which every dispatch must be known.
+    Lateness,
+}
+
+#[derive(Default)]
+struct Gathered {
     sent: u64,
     ok: u64,
     failed: u64,
@@ -107,24 +122,33 @@ struct Part {
     tokens: Vec<f64>,
     /// Token events came of a request that did not tell its tokens.
     untold: bool,
-    ttft_gross: Vec<i64>,
-    ttft_net: Vec<i64>,
+    ttft_gross: Values<i64>,
+    ttft_net: Values<i64>,
     lateness: Option<i64>,
 }
 
 impl Course {
-    pub(super) fn new(cut: Cut) -> Course {
-        Course { cut, parts: vec![Part::default(); cut.slices], dispatched: Vec::new(), told: false }
+    pub(in crate::analysis) fn new(cut: Cut) -> Course {
+        let parts = (0..cut.slices).map(|_| Gathered::default()).collect();
+        Course { cut, parts, dispatched: Vec::new(), with_lateness: true, told: false }
+    }
+
+    /// The same without a part that takes memory.
+    pub(in crate::analysis) fn without(self, part: Part) -> Course {
+        match part {
+            Part::Lateness => Course { with_lateness: false, ..self },
+        }
     }
 
     /// Takes a row that was sent, or tried.
-    pub(super) fn take(&mut self, row: &Row, closed: u64) {
+    pub(in crate::analysis) fn take(&mut self, row: &Row, closed: u64) {
         let span = load::in_flight(row, closed);
         if let Some((submit, end)) = span {
             self.at(submit).sent += 1;
             self.in_flight(submit, end);
             let scheduled = !sessions::needs_reply(row);
-            self.dispatched.extend(definitions::first_action(row).map(|action| (action, end, row.due, scheduled)));
+            let dispatched = definitions::first_action(row).filter(|_| self.with_lateness);
+            self.dispatched.extend(dispatched.map(|action| (action, end, row.due, scheduled)));
         }
         // without a submit there is no end: then it failed after it was taken up
         let over = span.map(|(_, end)| end).or(row.taken).unwrap_or(row.due);
@@ -142,7 +166,7 @@ impl Course {
         }
     }
 
-    fn at(&mut self, t: u64) -> &mut Part {
+    fn at(&mut self, t: u64) -> &mut Gathered {
         let place = self.cut.place(t);
         &mut self.parts[place]
     }
@@ -177,10 +201,10 @@ impl Course {
     }
 
     /// The slices in order of time.
-    pub(super) fn finish(mut self, bounds: &WindowRow) -> Vec<Slice> {
+    pub(in crate::analysis) fn finish(mut self, bounds: &WindowRow) -> Vec<Slice> {
         self.lateness(bounds);
         let (cut, told) = (self.cut, self.told);
-        let slice = |(place, part): (usize, Part)| {
+        let slice = |(place, part): (usize, Gathered)| {
             let (from, to) = cut.bounds(place);
             part.finish(cut.at_s(from), to - from, told)
         };
@@ -189,7 +213,7 @@ impl Course {
 
     /// As `run.json` has it: under a cap a request is late only from when its slot was free.
     fn lateness(&mut self, bounds: &WindowRow) {
-        if bounds.load.model == LoadModel::Closed {
+        if bounds.load.model == LoadModel::Closed || !self.with_lateness {
             return;
         }
         self.dispatched.sort_unstable();
@@ -204,13 +228,15 @@ impl Course {
     }
 }
 
-impl Part {
+impl Gathered {
     fn finish(mut self, from_s: f64, ns: u64, told: bool) -> Slice {
         let only_untold = self.untold && self.tokens.is_empty();
         let tokens = (told && !only_untold).then(|| percentiles::sum(&mut self.tokens));
-        let [gross, net] = [self.ttft_gross, self.ttft_net].map(|mut values| {
+        let [gross, net] = [self.ttft_gross, self.ttft_net].map(|values| {
+            let mut values = values.to_vec();
             values.sort_unstable();
-            (percentile_ms(&values, PUBLISHED[0]), values.last().map(|ns| millis(*ns)))
+            let of = |published: usize| percentile_ms(&values, PUBLISHED[published]);
+            (of(0), values.last().map(|ns| millis(*ns)), of(2))
         });
         Slice {
             from_s,
@@ -221,8 +247,10 @@ impl Part {
             output_tokens_per_s: tokens.and_then(|tokens| per_second(tokens, ns)),
             ttft_gross_p50_ms: gross.0,
             ttft_gross_max_ms: gross.1,
+            ttft_gross_p95_ms: gross.2,
             ttft_net_p50_ms: net.0,
             ttft_net_max_ms: net.1,
+            ttft_net_p95_ms: net.2,
             lateness_max_ms: self.lateness.map(millis),
         }
     }

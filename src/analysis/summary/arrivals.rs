@@ -1,5 +1,7 @@
 //! A window's schedule held against what was sent.
 
+use std::num::NonZeroU64;
+
 use serde_json::Value;
 
 use bench_engine::schedule::ArrivalLaw;
@@ -42,11 +44,31 @@ pub(super) struct Sending {
     pub(super) wire: Option<u64>,
 }
 
+/// A request in half the bytes. The order is that of [`Sending`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Small {
+    trace_id: u32,
+    sent: bool,
+    due: u64,
+    submit: Option<NonZeroU64>,
+    wire: Option<NonZeroU64>,
+}
+
+impl Small {
+    fn submit(&self) -> Option<u64> {
+        self.submit.map(|t| t.get() - 1)
+    }
+
+    fn wire(&self) -> Option<u64> {
+        self.wire.map(|t| t.get() - 1)
+    }
+}
+
 /// Every request of a window that the load model began, in any order: later turns of sessions come when a reply is in, and
 /// are no arrivals.
 #[derive(Debug, Default)]
 pub(super) struct Sendings {
-    all: Vec<Sending>,
+    all: Vec<Small>,
     first_not_sent: Option<u64>,
 }
 
@@ -65,11 +87,14 @@ impl Sendings {
         if !sending.sent {
             self.first_not_sent = Some(self.first_not_sent.map_or(sending.due, |due| due.min(sending.due)));
         }
-        self.all.push(sending);
+        let Sending { trace_id, due, sent, submit, wire } = sending;
+        let some = |t: Option<u64>| t.and_then(|t| NonZeroU64::new(t.saturating_add(1)));
+        let trace_id = u32::try_from(trace_id).unwrap_or(u32::MAX);
+        self.all.push(Small { trace_id, sent, due, submit: some(submit), wire: some(wire) });
     }
 
     pub(super) fn submits(&self) -> impl Iterator<Item = u64> + '_ {
-        self.all.iter().filter_map(|s| s.submit)
+        self.all.iter().filter_map(Small::submit)
     }
 
     /// Bounds of the open-loop window: the opening, and the due of the first arrival not sent, else of the last.
@@ -95,7 +120,7 @@ impl Sendings {
 
     /// `(due, wire_out)` of the requests that were stamped.
     fn on_wire(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.all.iter().filter_map(|s| Some((s.due, s.wire?)))
+        self.all.iter().filter_map(|s| Some((s.due, s.wire()?)))
     }
 
     /// A lag that all requests share moves the whole process and changes nothing about it: the median is taken off.
@@ -156,7 +181,7 @@ impl Sendings {
             lateness_ms: Spread::ms(&mut dispatches.lateness),
             dispatch_delay_ms: dispatches.delays.as_mut().and_then(|delays| Spread::ms(delays)),
             dispersion,
-            gap_error_us: GapError { wire: self.gap_error(|s| s.wire), submit: self.gap_error(|s| s.submit) },
+            gap_error_us: GapError { wire: self.gap_error(Small::wire), submit: self.gap_error(Small::submit) },
             anderson_darling: tests,
         })
     }
@@ -182,8 +207,8 @@ impl Sendings {
     }
 
     /// Of neighbours in a trace that is sorted.
-    fn gap_error(&self, moment: fn(&Sending) -> Option<u64>) -> Option<Spread> {
-        let of = |pair: &[Sending]| {
+    fn gap_error(&self, moment: fn(&Small) -> Option<u64>) -> Option<Spread> {
+        let of = |pair: &[Small]| {
             let (before, after) = (moment(&pair[0])?, moment(&pair[1])?);
             Some(arrivals::gap_error((pair[0].due, before), (pair[1].due, after)))
         };

@@ -37,6 +37,14 @@ impl Health {
         }
     }
 
+    /// Resident memory of the process while a window was open: moment and bytes.
+    pub(super) fn resident(&self, bounds: &WindowRow) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let process = self.threads.iter().find(|((name, _), _)| name == "process");
+        let open = bounds.opened..=bounds.closed;
+        let samples = process.into_iter().flat_map(|(_, samples)| samples).filter(move |s| open.contains(&s.t));
+        samples.filter_map(|s| Some((s.t, s.rss_bytes?)))
+    }
+
     /// Samples of a worker from the last before a window to the first after it; none when one of these is missing.
     pub(in crate::analysis) fn of_worker(&self, worker: &WorkerShare, bounds: &WindowRow) -> &[HealthRow] {
         let thread = self.threads.get(&(format!("worker-{}", worker.worker), worker.tid));

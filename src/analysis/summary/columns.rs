@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::buckets::Buckets;
+use super::packed::{Kept, Packed, Values};
 use crate::analysis::definitions::rules::{self, Width};
 use crate::analysis::definitions::{Columns, wording};
-use crate::analysis::percentiles::{self, Figures, PUBLISHED, Sample};
+use crate::analysis::percentiles::{self, BUCKETED, EXACT, Figures, PUBLISHED};
 use crate::analysis::statistics::cluster_bootstrap::{self, Cluster};
 use crate::analysis::statistics::order_interval;
 use crate::rundir::run_json::{Between, Distribution, Ends, FromDue, Verdict, VerdictKind};
@@ -20,12 +22,33 @@ pub(super) struct Withheld {
     pub(super) gaps: bool,
 }
 
-/// Values of each class, by the class's place in the window's list.
+/// Values of each class, by the class's place in the window's list: one by one, or beyond [`EXACT`] of all classes
+/// together in buckets.
 #[derive(Debug)]
-struct ByClass<T> {
-    values: Vec<Vec<T>>,
-    /// Where values come several a request: each request's trace id, and how many values its class then had.
-    requests: Vec<Vec<(u64, usize)>>,
+enum ByClass<T> {
+    Exact(OneByOne<T>),
+    Coarse {
+        classes: Vec<Buckets>,
+        /// Values come several a request.
+        clustered: bool,
+    },
+}
+
+#[derive(Debug)]
+struct OneByOne<T> {
+    n: usize,
+    values: Vec<Values<T>>,
+    /// Where values come several a request: each request's trace id, and how many it has in its class.
+    requests: Vec<Requests>,
+}
+
+/// Pairs of a trace id, as its difference to the one before, and a number of values.
+#[derive(Debug, Default)]
+struct Requests {
+    packed: Packed,
+    last_id: u64,
+    /// Values of the class so far.
+    values: usize,
 }
 
 /// What is published of a column.
@@ -33,62 +56,116 @@ struct Column {
     figures: Figures,
     /// In ms, in the order of [`PUBLISHED`].
     intervals: [Option<[f64; 2]>; 5],
+    coarse: bool,
 }
 
-impl<T: Sample> ByClass<T> {
-    const EMPTY: ByClass<T> = ByClass { values: Vec::new(), requests: Vec::new() };
+impl<T: Kept> ByClass<T> {
+    const EMPTY: ByClass<T> = ByClass::Exact(OneByOne { n: 0, values: Vec::new(), requests: Vec::new() });
 
     fn push(&mut self, class: usize, value: T) {
-        place(&mut self.values, class).push(value);
+        match self {
+            ByClass::Coarse { classes, .. } => place(classes, class).take(value.whole_ns()),
+            ByClass::Exact(all) => {
+                place(&mut all.values, class).push(value);
+                all.n += 1;
+                if all.n > EXACT {
+                    self.become_coarse();
+                }
+            }
+        }
+    }
+
+    fn become_coarse(&mut self) {
+        let ByClass::Exact(all) = std::mem::replace(self, ByClass::Coarse { classes: Vec::new(), clustered: false })
+        else {
+            return;
+        };
+        let clustered = !all.requests.is_empty();
+        let mut classes: Vec<Buckets> = Vec::new();
+        // each is freed as soon as it is counted
+        for (class, values) in all.values.into_iter().enumerate() {
+            let buckets = place(&mut classes, class);
+            values.iter().for_each(|value| buckets.take(value.whole_ns()));
+        }
+        *self = ByClass::Coarse { classes, clustered };
     }
 
     /// All values of a request were pushed.
     fn close(&mut self, class: usize, trace_id: u64) {
-        let end = place(&mut self.values, class).len();
-        place(&mut self.requests, class).push((trace_id, end));
+        let ByClass::Exact(all) = self else { return };
+        let end = place(&mut all.values, class).len();
+        let requests = place(&mut all.requests, class);
+        requests.packed.put(trace_id.wrapping_sub(requests.last_id).cast_signed());
+        requests.packed.put_natural((end - requests.values) as u64);
+        (requests.last_id, requests.values) = (trace_id, end);
     }
 
-    fn values(&self, class: Option<usize>) -> Vec<T> {
+    fn buckets(classes: &[Buckets], class: Option<usize>) -> Buckets {
         match class {
-            None => self.values.concat(),
-            Some(class) => self.values.get(class).cloned().unwrap_or_default(),
+            Some(class) => classes.get(class).cloned().unwrap_or_default(),
+            None => classes.iter().fold(Buckets::default(), |mut all, class| {
+                all.add(class);
+                all
+            }),
         }
     }
 
     fn figures(&self, class: Option<usize>) -> Option<Figures> {
-        percentiles::figures(&mut self.values(class))
+        match self {
+            ByClass::Exact(all) => percentiles::figures(&mut all.values(class)),
+            ByClass::Coarse { classes, .. } => Self::buckets(classes, class).figures(),
+        }
     }
 
     fn column(&self, class: Option<usize>) -> Option<Column> {
-        let mut values = self.values(class);
-        let figures = percentiles::figures(&mut values)?;
-        let clusters = self.clusters(class);
-        let intervals = if clusters.is_empty() {
-            order_interval::intervals(&values)
-        } else {
-            cluster_bootstrap::intervals(&clusters)
-        };
-        Some(Column { figures, intervals })
-    }
-
-    /// The values of each request; none where there is one value a request.
-    fn clusters(&self, class: Option<usize>) -> Vec<Cluster<'_, T>> {
-        let mut clusters = Vec::new();
-        let all = self.values.iter().zip(&self.requests).enumerate();
-        for (_, (values, requests)) in all.filter(|(at, _)| class.is_none_or(|class| *at == class)) {
-            let mut from = 0;
-            for (trace_id, end) in requests {
-                clusters.push((*trace_id, &values[from..*end]));
-                from = *end;
+        match self {
+            ByClass::Exact(all) => {
+                let mut values = all.values(class);
+                let figures = percentiles::figures(&mut values)?;
+                if all.requests.is_empty() {
+                    return Some(Column { figures, intervals: order_interval::intervals(&values), coarse: false });
+                }
+                drop(values);
+                Some(Column { figures, intervals: all.clustered_intervals(class), coarse: false })
+            }
+            ByClass::Coarse { classes, clustered } => {
+                let buckets = Self::buckets(classes, class);
+                let figures = buckets.figures()?;
+                // which request each came from is not kept
+                let intervals = if *clustered { [None; 5] } else { buckets.intervals() };
+                Some(Column { figures, intervals, coarse: true })
             }
         }
-        clusters
     }
 }
 
-fn place<T>(classes: &mut Vec<Vec<T>>, class: usize) -> &mut Vec<T> {
+impl<T: Kept> OneByOne<T> {
+    fn values(&self, class: Option<usize>) -> Vec<T> {
+        let mut all = Vec::with_capacity(if class.is_none() { self.n } else { 0 });
+        let wanted = self.values.iter().enumerate().filter(|(at, _)| class.is_none_or(|class| *at == class));
+        wanted.for_each(|(_, values)| all.extend(values.iter()));
+        all
+    }
+
+    fn clustered_intervals(&self, class: Option<usize>) -> [Option<[f64; 2]>; 5] {
+        let values = self.values(class);
+        let mut clusters: Vec<Cluster<'_, T>> = Vec::new();
+        let mut from = 0;
+        for (_, requests) in self.requests.iter().enumerate().filter(|(at, _)| class.is_none_or(|class| *at == class)) {
+            let (mut reader, mut trace_id) = (requests.packed.reader(), 0_u64);
+            while let Some((step, n)) = reader.number().zip(reader.natural()) {
+                trace_id = trace_id.wrapping_add(step.cast_unsigned());
+                clusters.push((trace_id, &values[from..from + n as usize]));
+                from += n as usize;
+            }
+        }
+        cluster_bootstrap::intervals(&clusters)
+    }
+}
+
+fn place<T: Default>(classes: &mut Vec<T>, class: usize) -> &mut T {
     if classes.len() <= class {
-        classes.resize_with(class + 1, Vec::new);
+        classes.resize_with(class + 1, T::default);
     }
     &mut classes[class]
 }
@@ -104,7 +181,7 @@ pub(super) struct Spread<T> {
     due: ByClass<T>,
 }
 
-impl<T: Sample> Default for Spread<T> {
+impl<T: Kept> Default for Spread<T> {
     fn default() -> Self {
         let empty = || ByClass::EMPTY;
         Spread { gross: empty(), tare: empty(), lo: empty(), at: empty(), hi: empty(), due: empty() }
@@ -123,7 +200,7 @@ pub(super) struct Print<'a> {
     pub(super) withheld: Withheld,
 }
 
-impl<T: Sample> Spread<T> {
+impl<T: Kept> Spread<T> {
     pub(super) fn push(&mut self, class: usize, columns: Columns<T>) {
         let put = |into: &mut ByClass<T>, value: Option<T>| value.into_iter().for_each(|v| into.push(class, v));
         put(&mut self.gross, columns.gross);
@@ -137,11 +214,6 @@ impl<T: Sample> Spread<T> {
     /// All values of a request were pushed: they are one cluster. For metrics with several values a request.
     pub(super) fn close(&mut self, class: usize, trace_id: u64) {
         [&mut self.gross, &mut self.tare, &mut self.at].into_iter().for_each(|column| column.close(class, trace_id));
-    }
-
-    /// All values from due, in no order.
-    pub(super) fn due(&self) -> Vec<T> {
-        self.due.values(None)
     }
 
     pub(super) fn with_due(self, print: &Print, verdicts: &mut Vec<Verdict>) -> FromDue {
@@ -197,7 +269,7 @@ impl<T: Sample> Spread<T> {
     }
 }
 
-impl<T: Sample> Spread<T> {
+impl<T: Kept> Spread<T> {
     /// The published percentile of net whose ends are furthest apart as a share of the high one, and the severest
     /// judgement on any of them; for a metric whose high end is net itself.
     pub(super) fn widest(&self) -> Option<(f64, Width, &'static str)> {
@@ -218,9 +290,10 @@ impl<T: Sample> Spread<T> {
 }
 
 /// A column on its own.
-pub(super) fn single(values: &mut [i64]) -> Option<Distribution> {
-    let figures = percentiles::figures(values)?;
-    Some(plain(&Column { figures, intervals: order_interval::intervals(values) }))
+pub(super) fn single(values: impl IntoIterator<Item = i64>) -> Option<Distribution> {
+    let mut column = ByClass::EMPTY;
+    values.into_iter().for_each(|value| column.push(0, value));
+    Some(plain(&column.column(None)?))
 }
 
 fn insert(column: Option<&mut Distribution>, name: &str, of_class: Option<Distribution>) {
@@ -231,7 +304,7 @@ fn insert(column: Option<&mut Distribution>, name: &str, of_class: Option<Distri
 
 /// A column of which only the number of values is told.
 fn counted(c: &Column) -> Distribution {
-    Distribution { n: c.figures.n as u64, ..Distribution::default() }
+    Distribution { n: c.figures.n as u64, buckets: c.coarse.then(|| BUCKETED.to_owned()), ..Distribution::default() }
 }
 
 fn plain(c: &Column) -> Distribution {
@@ -252,6 +325,7 @@ fn plain(c: &Column) -> Distribution {
         ci_ms: intervals.filter_map(|(p, ends)| Some((p.name.to_string(), ends?))).collect(),
         lo_ms: None,
         hi_ms: None,
+        buckets: c.coarse.then(|| BUCKETED.to_owned()),
         per_class: BTreeMap::new(),
     }
 }

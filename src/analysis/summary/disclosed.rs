@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use sha2::{Digest, Sha256};
+
 use crate::analysis::definitions::{self, millis, seconds, sessions};
 use crate::analysis::percentiles;
 use crate::analysis::statistics::length_differences::LengthDifferences;
@@ -18,7 +20,8 @@ pub(super) struct DisclosedTally {
     dropped_ttft: Vec<i64>,
     first_sent: Option<(u64, FirstSent)>,
     first_cold: Option<(u64, FirstSent)>,
-    beginnings: Vec<String>,
+    /// First 16 bytes of the SHA-256 of each.
+    beginnings: Vec<[u8; 16]>,
     cached: Cached,
     classes: BTreeMap<String, ClassTally>,
 }
@@ -27,20 +30,41 @@ pub(super) struct DisclosedTally {
 #[derive(Default)]
 struct ClassTally {
     requests: u64,
-    asked_prompt: Vec<u64>,
-    prompt: Vec<u64>,
-    asked_output: Vec<u64>,
-    output: Vec<u64>,
+    asked_prompt: Counted<u64>,
+    prompt: Counted<u64>,
+    asked_output: Counted<u64>,
+    output: Counted<u64>,
     length_met: LengthMet,
     /// Prompt tokens asked for, and by usage.
-    prompts: Vec<(u64, u64)>,
+    prompts: Counted<(u64, u64)>,
+}
+
+/// Values that come again and again, ascending, each with how often it came.
+struct Counted<T>(BTreeMap<T, u64>);
+
+impl<T> Default for Counted<T> {
+    fn default() -> Self {
+        Counted(BTreeMap::new())
+    }
+}
+
+impl<T: Ord + Copy> Counted<T> {
+    fn to_vec(&self) -> Vec<T> {
+        self.0.iter().flat_map(|(value, n)| std::iter::repeat_n(*value, *n as usize)).collect()
+    }
+}
+
+impl<T: Ord> Extend<T> for Counted<T> {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, values: I) {
+        values.into_iter().for_each(|value| *self.0.entry(value).or_default() += 1);
+    }
 }
 
 impl DisclosedTally {
     /// Takes a row that was sent.
     pub(super) fn take(&mut self, row: &Row) {
         if sessions::is_arrival(row) {
-            self.beginnings.push(row.beginning().to_owned());
+            self.beginnings.push(named(row.beginning()));
         }
         let ttft = definitions::ttft(row);
         if let Some(submit) = row.submit {
@@ -84,10 +108,10 @@ impl DisclosedTally {
         }
         let class = self.classes.entry(row.class.clone()).or_default();
         class.requests += 1;
-        class.asked_prompt.push(row.asked_prompt_tokens);
+        class.asked_prompt.extend([row.asked_prompt_tokens]);
         class.prompt.extend(row.prompt_tokens);
         class.prompts.extend(row.prompt_tokens.map(|tokens| (row.asked_prompt_tokens, tokens)));
-        class.asked_output.push(row.asked_output_tokens);
+        class.asked_output.extend([row.asked_output_tokens]);
         if row.outcome == Outcome::Ok {
             class.output.extend(row.completion_tokens);
             if let Some(tokens) = row.completion_tokens.filter(|_| row.asked_output_tokens > 0) {
@@ -116,7 +140,9 @@ impl DisclosedTally {
                 ..first
             })
         };
-        let all = |of: fn(&ClassTally) -> &Vec<u64>| self.classes.values().flat_map(of).copied().collect::<Vec<u64>>();
+        let all = |of: fn(&ClassTally) -> &Counted<u64>| {
+            self.classes.values().flat_map(|class| of(class).to_vec()).collect::<Vec<u64>>()
+        };
         let disclosed = Disclosed {
             kernel_stamped: self.stamped[0],
             user_stamped: self.stamped[1],
@@ -135,15 +161,15 @@ impl DisclosedTally {
 }
 
 impl ClassTally {
-    fn finish(mut self) -> ClassLengths {
+    fn finish(self) -> ClassLengths {
         ClassLengths {
             requests: self.requests,
-            asked_prompt: TokenCounts::of(&mut self.asked_prompt),
-            prompt: TokenCounts::of(&mut self.prompt),
-            asked_output: TokenCounts::of(&mut self.asked_output),
-            output: TokenCounts::of(&mut self.output),
+            asked_prompt: TokenCounts::of(&mut self.asked_prompt.to_vec()),
+            prompt: TokenCounts::of(&mut self.prompt.to_vec()),
+            asked_output: TokenCounts::of(&mut self.asked_output.to_vec()),
+            output: TokenCounts::of(&mut self.output.to_vec()),
             length_met: self.length_met,
-            prompt_off: LengthDifferences::of(&self.prompts),
+            prompt_off: LengthDifferences::of(&self.prompts.to_vec()),
         }
     }
 }
@@ -154,8 +180,15 @@ fn earlier(known: &mut Option<(u64, FirstSent)>, submit: u64, found: FirstSent) 
     }
 }
 
+/// Two beginnings have the same name only if they are the same, but for one chance in 2^80 among 2^24.
+fn named(beginning: &str) -> [u8; 16] {
+    let mut name = [0; 16];
+    name.copy_from_slice(&Sha256::digest(beginning)[..16]);
+    name
+}
+
 /// How many share their value with another.
-fn shared(mut values: Vec<String>) -> u64 {
+fn shared(mut values: Vec<[u8; 16]>) -> u64 {
     values.sort_unstable();
     values.chunk_by(|a, b| a == b).filter(|same| same.len() > 1).map(|same| same.len() as u64).sum()
 }

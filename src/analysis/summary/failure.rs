@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::window_tally::Trails;
 use crate::analysis::definitions::failure::{
     Around, Figure, Followed, NotFollowed, Recovery, Request, Usual, Wanted, follow, touched_until,
 };
-use crate::analysis::definitions::load::TokenTrail;
 use crate::analysis::definitions::seconds;
 use crate::analysis::percentiles::{self, PUBLISHED};
 use crate::rundir::mark::MarkRow;
@@ -37,7 +37,7 @@ pub(super) struct Seen<'a> {
     pub(super) ended_ok: &'a [u64],
     /// Ends of the requests that met their goals; None without such goals.
     pub(super) good: Option<&'a [u64]>,
-    pub(super) trails: &'a [TokenTrail],
+    pub(super) trails: &'a Trails,
     /// Gross is withheld.
     pub(super) no_gross: bool,
 }
@@ -185,7 +185,7 @@ fn counts(ends: &[u64], wanted: &Wanted) -> Vec<Option<f64>> {
 }
 
 /// The same of output tokens.
-fn tokens(trails: &[TokenTrail], wanted: &Wanted) -> Vec<Option<f64>> {
+fn tokens(trails: &Trails, wanted: &Wanted) -> Vec<Option<f64>> {
     let mut slices: Vec<Vec<f64>> = vec![Vec::new(); wanted.n];
     for (place, n) in trails.iter().filter_map(|trail| trail.by_part(|at| wanted.place(at))).flatten() {
         if let Some(slice) = index(wanted, place).and_then(|i| slices.get_mut(i)) {

@@ -14,7 +14,7 @@ use crate::rundir::window::{LoadModel, WindowRow};
 pub(super) struct Signals<'a> {
     pub(super) bounds: &'a WindowRow,
     /// Token events.
-    pub(super) ledger: &'a mut Ledger,
+    pub(super) ledger: &'a Ledger,
     /// Every kept request has user stamps only, and there is one.
     pub(super) user_stamps: bool,
     /// Kept requests that lack a stamp, as a share; None without kept requests.
@@ -109,8 +109,8 @@ impl Signals<'_> {
 
     fn late(&mut self) -> run_json::Gate {
         let parts = Parts::of_window(self.bounds.opened, self.bounds.closed);
-        let mut late: Vec<(u64, i64)> = self.lateness.iter().map(|(due, ns)| (parts.of(*due), *ns)).collect();
-        gate(Gate::Lateness, Scope::Window, worst_ms(&mut late, PUBLISHED[3]).ok_or(Missing::Events), "")
+        let late: Vec<(u64, i64)> = self.lateness.iter().map(|(due, ns)| (parts.of(*due), *ns)).collect();
+        gate(Gate::Lateness, Scope::Window, worst_ms(&late, PUBLISHED[3]).ok_or(Missing::Events), "")
     }
 
     fn arrivals(&self) -> run_json::Gate {

@@ -12,7 +12,9 @@ use crate::analysis::definitions::wording;
 use crate::rundir::chain::Chain;
 use crate::rundir::health::HealthRow;
 use crate::rundir::mark::{self, MarkRow};
+use crate::rundir::opening;
 use crate::rundir::row::Row;
+use crate::rundir::rows::{self, FileName, PartFault, Place, REQUESTS};
 use crate::rundir::run_json::RunVerdict;
 use crate::rundir::scrape::ScrapeRow;
 use crate::rundir::window::WindowRow;
@@ -28,11 +30,14 @@ pub enum SummaryError {
         /// Why.
         source: std::io::Error,
     },
+    /// A file of rows that is missing between others, or broken off before the last.
+    #[error(transparent)]
+    Part(PartFault),
     /// A line that is not what it must be.
     #[error("{file}:{line}: {text}")]
     Line {
         /// Name within the directory.
-        file: &'static str,
+        file: FileName,
         /// From 1.
         line: u64,
         /// What is wrong.
@@ -50,6 +55,16 @@ pub enum SummaryError {
     },
 }
 
+impl From<PartFault> for SummaryError {
+    fn from(fault: PartFault) -> Self {
+        match fault {
+            PartFault::Unreadable { path, source, .. } => SummaryError::Unreadable { path, source },
+            PartFault::NotText { place: Place { file, line }, text } => SummaryError::Line { file, line, text },
+            other => SummaryError::Part(other),
+        }
+    }
+}
+
 impl SummaryError {
     pub(super) fn counts(bounds: &WindowRow, text: String) -> Self {
         SummaryError::Counts { cell: bounds.cell, window: bounds.window, text }
@@ -59,21 +74,26 @@ impl SummaryError {
 pub(in crate::analysis) struct Windows {
     pub(in crate::analysis) rows: Vec<WindowRow>,
     pub(in crate::analysis) tail: Option<u64>,
+    /// The last one has no line: the run ended in the middle of it.
+    pub(in crate::analysis) cut_off: bool,
 }
 
 pub(super) fn read_plan(dir: &Path) -> Result<Value, SummaryError> {
     let path = dir.join("plan.json");
     let text = std::fs::read_to_string(&path).map_err(|source| SummaryError::Unreadable { path, source })?;
     serde_json::from_str(&text).map_err(|e| SummaryError::Line {
-        file: "plan.json",
+        file: "plan.json".into(),
         line: e.line() as u64,
         text: e.to_string(),
     })
 }
 
 pub(in crate::analysis) fn read_windows(dir: &Path) -> Result<Windows, SummaryError> {
-    let (rows, tail) = read_lines(dir, "windows.jsonl")?;
-    Ok(Windows { rows, tail })
+    let (mut rows, tail) = read_lines::<WindowRow>(dir, "windows.jsonl")?;
+    let has_line = |cell, window| rows.iter().any(|w| (w.cell, w.window) == (cell, window));
+    let cut_off = opening::cut_off(dir, has_line)?;
+    rows.extend(cut_off.clone());
+    Ok(Windows { rows, tail, cut_off: cut_off.is_some() })
 }
 
 pub(in crate::analysis) fn read_health(dir: &Path) -> Result<(Vec<HealthRow>, Option<u64>), SummaryError> {
@@ -97,19 +117,18 @@ pub(in crate::analysis) fn read_marks(dir: &Path) -> Result<(Vec<MarkRow>, Optio
     }
 }
 
-/// Hands each row, its `h` and its line number on; gives the number of a half-written last line.
+/// Hands each row, its `h` and its place on; gives the place of a half-written last line.
 pub(in crate::analysis) fn read_rows(
     dir: &Path,
-    take: &mut dyn FnMut(Row, &str, u64) -> Result<(), SummaryError>,
-) -> Result<Option<u64>, SummaryError> {
-    let file = "requests.jsonl";
+    take: &mut dyn FnMut(Row, &str, &Place) -> Result<(), SummaryError>,
+) -> Result<Option<Place>, SummaryError> {
     let mut chain = Chain::default();
-    each_line(dir, file, &mut |number, line| {
-        let wrong = |text: String| SummaryError::Line { file, line: number, text };
+    rows::each_line(dir, REQUESTS, &mut |place, line| {
+        let wrong = |text: String| SummaryError::Line { file: place.file.clone(), line: place.line, text };
         let plain =
             chain.open(line).ok_or_else(|| wrong("its h does not continue the chain: a line was changed".into()))?;
         let row: Row = serde_json::from_str(&plain).map_err(|e| wrong(e.to_string()))?;
-        take(row, chain.last_hex(), number)
+        take(row, chain.last_hex(), place)
     })
 }
 
@@ -120,7 +139,11 @@ pub(super) fn half_written_verdict(file: &str, line: u64) -> RunVerdict {
 fn read_lines<T: DeserializeOwned>(dir: &Path, file: &'static str) -> Result<(Vec<T>, Option<u64>), SummaryError> {
     let mut rows = Vec::new();
     let tail = each_line(dir, file, &mut |line, text| {
-        rows.push(serde_json::from_str(text).map_err(|e| SummaryError::Line { file, line, text: e.to_string() })?);
+        rows.push(serde_json::from_str(text).map_err(|e| SummaryError::Line {
+            file: file.into(),
+            line,
+            text: e.to_string(),
+        })?);
         Ok(())
     })?;
     Ok((rows, tail))
@@ -145,8 +168,11 @@ fn each_line(
         if bytes.pop() != Some(b'\n') {
             return Ok(Some(number));
         }
-        let line =
-            std::str::from_utf8(&bytes).map_err(|e| SummaryError::Line { file, line: number, text: e.to_string() })?;
+        let line = std::str::from_utf8(&bytes).map_err(|e| SummaryError::Line {
+            file: file.into(),
+            line: number,
+            text: e.to_string(),
+        })?;
         take(number, line)?;
     }
 }

@@ -32,6 +32,11 @@ impl Scrapes {
         Scrapes { answered, failed, counted_per_request: counted_per_request(plan) }
     }
 
+    /// Those that were answered, in order of time.
+    pub(super) fn answered(&self) -> &[ScrapeRow] {
+        &self.answered
+    }
+
     /// The server's part in `windows[index]`, and what a reader must know of it.
     pub(super) fn activity(&self, windows: &[Sent<'_>], index: usize) -> Option<(ServerActivity, Vec<Verdict>)> {
         if self.answered.is_empty() && self.failed.is_empty() {

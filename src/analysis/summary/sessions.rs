@@ -178,7 +178,7 @@ impl SessionTally {
     }
 
     pub(super) fn print(
-        mut self,
+        self,
         asked: &window::Sessions,
         at_once: &Occupancy,
         withheld: Withheld,
@@ -196,9 +196,9 @@ impl SessionTally {
             kind: asked.kind,
             counts: self.counts,
             at_once: AtOnce { mean: levels.mean, p95: levels.p95, max: levels.max },
-            duration: columns::single(&mut self.duration).map(blank),
+            duration: columns::single(self.duration).map(blank),
             waited,
-            turnaround: columns::single(&mut self.turnaround),
+            turnaround: columns::single(self.turnaround),
             by_turn: turns.map(|(place, turn)| turn.print(place.saturating_add(1), withheld, verdicts)).collect(),
         }
     }

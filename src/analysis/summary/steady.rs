@@ -26,8 +26,22 @@ pub(super) struct Course {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Point {
     submit: u64,
-    ns: i64,
-    kept: bool,
+    /// Twice the value, and one more of those that are kept.
+    value: i64,
+}
+
+impl Point {
+    fn new(submit: u64, ns: i64, kept: bool) -> Point {
+        Point { submit, value: ns.saturating_mul(2) | i64::from(kept) }
+    }
+
+    fn ns(self) -> i64 {
+        self.value >> 1
+    }
+
+    fn kept(self) -> bool {
+        self.value & 1 == 1
+    }
 }
 
 impl Course {
@@ -35,8 +49,8 @@ impl Course {
     pub(super) fn take(&mut self, row: &Row, ttft: Option<i64>, e2e: Option<i64>) {
         let Some(submit) = row.submit else { return };
         let kept = row.phase == Phase::Measured;
-        self.ttft.extend(ttft.map(|ns| Point { submit, ns, kept }));
-        self.e2e.extend(e2e.map(|ns| Point { submit, ns, kept }));
+        self.ttft.extend(ttft.map(|ns| Point::new(submit, ns, kept)));
+        self.e2e.extend(e2e.map(|ns| Point::new(submit, ns, kept)));
     }
 
     /// What it was like; `withheld` where the gates withhold gross.
@@ -53,7 +67,7 @@ impl Course {
 
 fn not_told(points: &[Point]) -> SteadyMetric {
     SteadyMetric {
-        n: points.iter().filter(|p| p.kept).count() as u64,
+        n: points.iter().filter(|p| p.kept()).count() as u64,
         warm_up: None,
         thirds: None,
         autocorrelation: None,
@@ -63,11 +77,12 @@ fn not_told(points: &[Point]) -> SteadyMetric {
         p50: None,
         p95: None,
         change_points: Vec::new(),
+        p95_change_points: Vec::new(),
     }
 }
 
 fn of(points: &[Point], bounds: &WindowRow) -> SteadyMetric {
-    let kept: Vec<Point> = points.iter().copied().filter(|p| p.kept).collect();
+    let kept: Vec<Point> = points.iter().copied().filter(|p| p.kept()).collect();
     let values = in_ms(&kept);
     let found = SteadyMetric {
         n: kept.len() as u64,
@@ -92,7 +107,7 @@ fn of(points: &[Point], bounds: &WindowRow) -> SteadyMetric {
 fn warm_up(points: &[Point]) -> Option<WarmUp> {
     let values = in_ms(points);
     let cut = mser::of(&values)?;
-    let before: Vec<f64> = in_ms(&points[..cut.values].iter().copied().filter(|p| p.kept).collect::<Vec<_>>());
+    let before: Vec<f64> = in_ms(&points[..cut.values].iter().copied().filter(|p| p.kept()).collect::<Vec<_>>());
     let after = &values[cut.values..];
     let (before_ms, after_ms) = ((!before.is_empty()).then(|| middle(&before)), middle(after));
     // of a rest that is too short nobody knows what it remembers
@@ -127,6 +142,9 @@ struct Sliced {
     trends: [Option<trend::Trend>; 2],
     levels: [f64; 2],
     cuts: Vec<usize>,
+    /// Of the 95th percentiles, with these.
+    p95_cuts: Vec<usize>,
+    p95s: Vec<f64>,
     /// What requests remember when trend and levels are taken off.
     time: f64,
 }
@@ -165,12 +183,15 @@ impl Sliced {
         let series = [0, 2].map(|published| percentiles_of(bounds(n).map(|slice| &kept[slice]), published));
         let trends = [0, 1].map(|i| trend::of(&series[i]));
         let levels = [0, 1].map(|i| middle(&series[i]));
-        let [medians, _] = series;
-        let least = rules::LEVEL_NOISE * levels[0];
-        let cuts = if least > 0.0 { change_points::of(&medians, least) } else { Vec::new() };
+        let cuts = |i: usize| {
+            let least = rules::LEVEL_NOISE * levels[i];
+            if least > 0.0 { change_points::of(&series[i], least) } else { Vec::new() }
+        };
+        let (cuts, p95_cuts) = (cuts(0), cuts(1));
+        let [medians, p95s] = series;
         let slope = trends[0].map_or(0.0, |t| t.slope);
         let time = steadiness::memory_of_rest(&slices, &medians, &cuts, slope);
-        Some(Sliced { from, to, slices, medians, trends, levels, cuts, time })
+        Some(Sliced { from, to, slices, medians, trends, levels, cuts, p95_cuts, p95s, time })
     }
 
     fn fewest(&self) -> u64 {
@@ -197,11 +218,14 @@ impl Sliced {
         // slices that are all alike have no trend
         let drift = |t: Option<SliceTrend>| t.map_or(Drift::Steady, |t| t.drift);
         let opened = self.from.saturating_sub(bounds.opened) as f64;
-        let parts: Vec<f64> = levels::parts(&self.medians, &self.cuts).map(middle).collect();
-        let change = |(cut, level): (&usize, &[f64])| ChangePoint {
-            at_s: (opened + *cut as f64 * slice_ns) / 1e9,
-            before_ms: level[0],
-            after_ms: level[1],
+        let changes = |series: &[f64], cuts: &[usize]| {
+            let parts: Vec<f64> = levels::parts(series, cuts).map(middle).collect();
+            let change = |(cut, level): (&usize, &[f64])| ChangePoint {
+                at_s: (opened + *cut as f64 * slice_ns) / 1e9,
+                before_ms: level[0],
+                after_ms: level[1],
+            };
+            cuts.iter().zip(parts.windows(2)).map(change).collect()
         };
         SteadyMetric {
             drift: drift(p50).and(drift(p95)),
@@ -213,7 +237,8 @@ impl Sliced {
             }),
             p50,
             p95,
-            change_points: self.cuts.iter().zip(parts.windows(2)).map(change).collect(),
+            change_points: changes(&self.medians, &self.cuts),
+            p95_change_points: changes(&self.p95s, &self.p95_cuts),
             ..found
         }
     }
@@ -222,7 +247,7 @@ impl Sliced {
 /// A percentile of each slice, by its place in [`PUBLISHED`]; each slice holds enough for it.
 fn percentiles_of<'a>(slices: impl Iterator<Item = &'a [Point]>, published: usize) -> Vec<f64> {
     let of = |slice: &[Point]| {
-        let mut values: Vec<i64> = slice.iter().map(|p| p.ns).collect();
+        let mut values: Vec<i64> = slice.iter().map(|p| p.ns()).collect();
         values.sort_unstable();
         percentiles::percentile_ms(&values, PUBLISHED[published])
     };
@@ -230,7 +255,7 @@ fn percentiles_of<'a>(slices: impl Iterator<Item = &'a [Point]>, published: usiz
 }
 
 fn in_ms(points: &[Point]) -> Vec<f64> {
-    points.iter().map(|p| millis(p.ns)).collect()
+    points.iter().map(|p| millis(p.ns())).collect()
 }
 
 fn flags(metric: &str, found: &SteadyMetric, dropped: u64) -> Vec<Verdict> {
@@ -245,9 +270,11 @@ fn flags(metric: &str, found: &SteadyMetric, dropped: u64) -> Vec<Verdict> {
         let (share, ends) = (t.share_per_10_min.unwrap_or_default(), t.share_per_10_min_ci.unwrap_or_default());
         flags.push(flag(share, wording::drifting(name, t.ms_per_10_min, share, ends, t.p)));
     }
-    if !found.change_points.is_empty() {
-        let changes: Vec<_> = found.change_points.iter().map(|c| (c.at_s, c.before_ms, c.after_ms)).collect();
-        flags.push(flag(changes.len() as f64, wording::level_changed(&changes)));
+    for (name, changes) in [("p50", &found.change_points), ("p95", &found.p95_change_points)] {
+        let changes: Vec<_> = changes.iter().map(|c| (c.at_s, c.before_ms, c.after_ms)).collect();
+        if !changes.is_empty() {
+            flags.push(flag(changes.len() as f64, wording::level_changed(name, &changes)));
+        }
     }
     if let Some(a) = found.autocorrelation.filter(|a| steadiness::depends(a.n_eff, found.n)) {
         flags.push(flag(a.n_eff, wording::dependent(a.n_eff, a.at_most, found.n)));

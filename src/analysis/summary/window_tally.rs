@@ -11,7 +11,9 @@ use super::fitness::{self, Signals};
 use super::goals::{self, Keeping};
 use super::ledger::Ledger;
 use super::occupancy::Occupancy;
+use super::packed::{Packed, Values};
 use super::sessions::SessionTally;
+use super::soak::Soaking;
 use super::steady::Course;
 use super::{Context, SummaryError};
 use crate::analysis::definitions::load::{self, TokenTrail};
@@ -54,6 +56,8 @@ pub(super) struct WindowTally<'a> {
     sessions: SessionTally,
     /// Where something was done on purpose.
     disturbed: Option<Disturbed>,
+    /// Of a window that is long enough.
+    soaking: Option<Soaking>,
     /// Known or lower bounds of ttft and e2e of requests that timed out or were censored.
     incomplete: Incomplete,
 }
@@ -95,8 +99,25 @@ struct Dispatched {
 #[derive(Default)]
 struct Work {
     ended_ok: Vec<u64>,
-    trails: Vec<TokenTrail>,
+    trails: Trails,
     prompts: Vec<(u64, u64)>,
+}
+
+/// The token trails of requests, packed.
+#[derive(Default)]
+pub(super) struct Trails {
+    packed: Packed,
+}
+
+impl Trails {
+    pub(super) fn push(&mut self, trail: &TokenTrail) {
+        trail.pack(|number| self.packed.put(number));
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = TokenTrail> + '_ {
+        let mut reader = self.packed.reader();
+        std::iter::from_fn(move || TokenTrail::unpack(|| reader.number()))
+    }
 }
 
 #[derive(Default)]
@@ -120,13 +141,15 @@ struct Latency {
     tpot: Spread<f64>,
     tpot_adj: Spread<f64>,
     ntpot: Spread<f64>,
-    upload: Vec<i64>,
-    connect: [Vec<i64>; 3],
+    upload: Values<i64>,
+    connect: [Values<i64>; 3],
     by_conn: [(u64, Spread<i64>); 3],
-    /// Gross, kept for lower bounds.
-    ttft_gross: Vec<i64>,
-    ttfo_gross: Vec<i64>,
-    e2e_gross: Vec<i64>,
+    /// All of them one by one, for lower bounds.
+    ttft_gross: Values<i64>,
+    ttfo_gross: Values<i64>,
+    e2e_gross: Values<i64>,
+    ttft_due: Values<i64>,
+    e2e_due: Values<i64>,
 }
 
 impl<'a> WindowTally<'a> {
@@ -156,6 +179,7 @@ impl<'a> WindowTally<'a> {
             keeping: Keeping::default(),
             sessions: SessionTally::default(),
             disturbed: Disturbed::by(marks, bounds),
+            soaking: Soaking::of(bounds),
             incomplete: Incomplete::default(),
         }
     }
@@ -218,6 +242,7 @@ impl<'a> WindowTally<'a> {
         let in_flight = load::in_flight(row, self.bounds.closed);
         self.ledger.take(row);
         self.disclosed.take(row);
+        self.soaking.iter_mut().for_each(|soaking| soaking.take(row, self.bounds.closed));
         let schedule = &mut self.schedule;
         let (trace_id, due, submit, wire) = (row.trace_id, row.due, row.submit, row.wire_out);
         match sessions::is_arrival(row) {
@@ -234,7 +259,7 @@ impl<'a> WindowTally<'a> {
             self.work.ended_ok.extend(in_flight.map(|(_, end)| end));
             self.course.take(row, definitions::ttft(row).gross, definitions::e2e(row).gross);
         }
-        self.work.trails.push(TokenTrail::of(row));
+        self.work.trails.push(&TokenTrail::of(row));
         self.work.prompts.extend(load::prompt_read(row).zip(row.prompt_tokens));
     }
 
@@ -303,7 +328,7 @@ impl<'a> WindowTally<'a> {
         client.load = self.load(throughput_span, in_flight.max);
         let events_per_s = client.load.events_per_s;
         client.calibrated = calibration.zip(events_per_s).and_then(|(c, rate)| c.tare(rate));
-        let ttft_p99_ms = percentiles::figures(&mut self.latency.ttft_gross).and_then(|f| f.percentiles_ms[3]);
+        let ttft_p99_ms = percentiles::figures(&mut self.latency.ttft_gross.to_vec()).and_then(|f| f.percentiles_ms[3]);
         let signals = Signals {
             bounds,
             user_stamps: self.user_stamps(),
@@ -316,7 +341,7 @@ impl<'a> WindowTally<'a> {
             ttft_p99_ms,
             calibration,
             client_failures: self.client_failures,
-            ledger: &mut self.ledger,
+            ledger: &self.ledger,
         };
         fitness::judge(signals, &mut client);
         let withheld = Withheld {
@@ -338,19 +363,6 @@ impl<'a> WindowTally<'a> {
             (Some(c), Some(rate)) if self.user_stamps() && !withheld.gross => self.latency.calibrated(c, rate),
             _ => [None; 3],
         };
-        let (mut metrics, by_conn) = self.latency.print(withheld, &mut verdicts);
-        (metrics.lateness, metrics.dispatch_delay) = late.print();
-        [metrics.ttft.calibrated, metrics.ttfo.calibrated, metrics.e2e.calibrated] = calibrated;
-        let sessions = asked.zip(users.as_ref()).map(|(asked, users)| {
-            verdicts.push(verdict("*", "*", VerdictKind::Flag, None, wording::turns_hang_together()));
-            std::mem::take(&mut self.sessions).print(asked, users, withheld, &mut verdicts)
-        });
-        let steady = self.course.judge(bounds, withheld.gross, &mut verdicts);
-        for first in &mut self.first_requests {
-            first.ttft_gross_ms = first.ttft_gross_ms.filter(|_| !withheld.gross);
-            first.ttft_net_ms = first.ttft_net_ms.filter(|_| !withheld.net);
-        }
-        self.first_requests.sort_by_key(|r| r.trace_id);
         let good = context.goals.as_ref().is_some_and(|goals| !goals.request.is_empty()).then(|| self.keeping.ended());
         let seen = failure::Seen {
             span: throughput_span,
@@ -360,6 +372,23 @@ impl<'a> WindowTally<'a> {
             no_gross: withheld.gross,
         };
         let (failure, recovery) = failure::of(self.disturbed.as_ref(), &seen);
+        // what is not needed any more makes room for the columns
+        drop((self.work, self.ledger, self.schedule, occupancy));
+        let (mut metrics, by_conn) = self.latency.print(withheld, &mut verdicts);
+        (metrics.lateness, metrics.dispatch_delay) = late.print();
+        [metrics.ttft.calibrated, metrics.ttfo.calibrated, metrics.e2e.calibrated] = calibrated;
+        let sessions = asked.zip(users.as_ref()).map(|(asked, users)| {
+            verdicts.push(verdict("*", "*", VerdictKind::Flag, None, wording::turns_hang_together()));
+            std::mem::take(&mut self.sessions).print(asked, users, withheld, &mut verdicts)
+        });
+        let steady = self.course.judge(bounds, withheld.gross, &mut verdicts);
+        let soak =
+            self.soaking.map(|soaking| soaking.finish(bounds, &context.health, &metrics, &throughput, &mut verdicts));
+        for first in &mut self.first_requests {
+            first.ttft_gross_ms = first.ttft_gross_ms.filter(|_| !withheld.gross);
+            first.ttft_net_ms = first.ttft_net_ms.filter(|_| !withheld.net);
+        }
+        self.first_requests.sort_by_key(|r| r.trace_id);
         let goals = context.goals.as_ref().map(|asked| {
             let found = goals::Found {
                 bounds,
@@ -406,6 +435,7 @@ impl<'a> WindowTally<'a> {
             trace_hash: bounds.trace_hash.clone(),
             lengths,
             disclosed,
+            soak,
             requests: self.requests,
         })
     }
@@ -447,7 +477,10 @@ impl<'a> WindowTally<'a> {
         let span = load::rated_span(throughput, self.bounds.opened, self.bounds.closed);
         ClientLoad {
             requests_per_s: load::rate(self.schedule.submits(), span),
-            events_per_s: load::rate(self.work.trails.iter().flat_map(TokenTrail::moments), span),
+            events_per_s: load::rate(
+                self.work.trails.iter().flat_map(|trail| trail.moments().collect::<Vec<_>>()),
+                span,
+            ),
             streams,
             burst: None,
         }
@@ -473,11 +506,11 @@ impl<'a> WindowTally<'a> {
             // a bound is made of gross values too
             if !withheld.gross {
                 let (latency, cut) = (&self.latency, &self.incomplete);
-                verdicts.extend(lower_bounds("ttft", "gross", &latency.ttft_gross, &cut.ttft));
-                verdicts.extend(lower_bounds("e2e", "gross", &latency.e2e_gross, &cut.e2e));
+                verdicts.extend(lower_bounds("ttft", "gross", latency.ttft_gross.iter(), &cut.ttft));
+                verdicts.extend(lower_bounds("e2e", "gross", latency.e2e_gross.iter(), &cut.e2e));
                 if self.bounds.load.model != LoadModel::Closed {
-                    verdicts.extend(lower_bounds("ttft", "due", &latency.ttft.due(), &cut.ttft_due));
-                    verdicts.extend(lower_bounds("e2e", "due", &latency.e2e.due(), &cut.e2e_due));
+                    verdicts.extend(lower_bounds("ttft", "due", latency.ttft_due.iter(), &cut.ttft_due));
+                    verdicts.extend(lower_bounds("e2e", "due", latency.e2e_due.iter(), &cut.e2e_due));
                 }
             }
         }
@@ -542,9 +575,8 @@ struct Late {
 }
 
 impl Late {
-    fn print(mut self) -> (Option<Distribution>, Option<Distribution>) {
-        let mut late: Vec<i64> = self.values.iter().map(|(_, ns)| *ns).collect();
-        (columns::single(&mut late), columns::single(&mut self.delays))
+    fn print(self) -> (Option<Distribution>, Option<Distribution>) {
+        (columns::single(self.values.iter().map(|(_, ns)| *ns)), columns::single(self.delays))
     }
 }
 
@@ -603,8 +635,8 @@ impl Incomplete {
 }
 
 /// A percentile over completed and incomplete requests, these at the time they were waited for, can only be too low.
-fn lower_bounds(metric: &str, column: &str, completed: &[i64], incomplete: &[i64]) -> Vec<Verdict> {
-    let mut all = [completed, incomplete].concat();
+fn lower_bounds(metric: &str, column: &str, completed: impl Iterator<Item = i64>, incomplete: &[i64]) -> Vec<Verdict> {
+    let mut all: Vec<i64> = completed.chain(incomplete.iter().copied()).collect();
     let Some(found) = percentiles::figures(&mut all) else { return Vec::new() };
     let bounds = PUBLISHED.iter().zip(found.percentiles_ms);
     let bound = |(p, ms): (&percentiles::Percentile, Option<f64>)| {
@@ -623,6 +655,8 @@ impl Latency {
         self.ttfo_gross.extend(ttfo.gross);
         self.ttft_gross.extend(ttft.gross);
         self.e2e_gross.extend(e2e.gross);
+        self.ttft_due.extend(ttft.due);
+        self.e2e_due.extend(e2e.due);
         self.ttft.push(class, ttft);
         self.e2e.push(class, e2e);
         definitions::gaps(row).for_each(|gap| self.gap.push(class, gap));
@@ -648,17 +682,16 @@ impl Latency {
     }
 
     /// Net of ttft, ttfo and e2e without stamps of their own.
-    fn calibrated(&mut self, calibration: &Calibration, events_per_s: f64) -> [Option<CalibratedNet>; 3] {
-        [&mut self.ttft_gross, &mut self.ttfo_gross, &mut self.e2e_gross]
-            .map(|gross| calibration.net(events_per_s, gross))
+    fn calibrated(&self, calibration: &Calibration, events_per_s: f64) -> [Option<CalibratedNet>; 3] {
+        [&self.ttft_gross, &self.ttfo_gross, &self.e2e_gross]
+            .map(|gross| calibration.net(events_per_s, &mut gross.to_vec()))
     }
 
     fn print(self, withheld: Withheld, verdicts: &mut Vec<Verdict>) -> (Metrics, ByConn) {
         let since = |metric| Print { metric, two_ended: false, classes: &[], withheld };
         let apart = |metric| Print { metric, two_ended: true, classes: &[], withheld };
         let classes = &self.classes;
-        let mut upload = self.upload;
-        let [mut dns, mut tcp, mut tls] = self.connect;
+        let [dns, tcp, tls] = self.connect;
         let metrics = Metrics {
             ttft: self.ttft.with_due(&Print { classes, ..since("ttft") }, verdicts),
             ttfo: self.ttfo.with_due(&since("ttfo"), verdicts),
@@ -668,13 +701,13 @@ impl Latency {
             tpot: self.tpot.between(&apart("tpot"), verdicts),
             tpot_adj: self.tpot_adj.between(&apart("tpot_adj"), verdicts),
             ntpot: self.ntpot.between(&since("ntpot"), verdicts),
-            upload: columns::single(&mut upload),
+            upload: columns::single(self.upload.iter()),
             lateness: None,
             dispatch_delay: None,
             connect: Connect {
-                dns: columns::single(&mut dns),
-                tcp: columns::single(&mut tcp),
-                tls: columns::single(&mut tls),
+                dns: columns::single(dns.iter()),
+                tcp: columns::single(tcp.iter()),
+                tls: columns::single(tls.iter()),
             },
         };
         let [warm, cold, reopened] = self.by_conn;

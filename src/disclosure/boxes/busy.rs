@@ -7,9 +7,11 @@ use serde_json::{Value, json};
 use super::facts::{Place, Sheet, load, plural, range, short};
 use super::{Answer, Status};
 use crate::analysis::definitions::labels::SHORT_S;
+use crate::analysis::definitions::soak::drift;
 use crate::injection::Injection;
 use crate::report::quantity::{count, latency, rate};
-use crate::rundir::run_json::{Cell, Window};
+use crate::rundir::run_json::{Cell, SteadyMetric, Window};
+use crate::rundir::soak::Soak;
 use crate::rundir::window::{LoadModel, SessionKind};
 
 /// Box 7.
@@ -157,6 +159,25 @@ pub(super) fn how_long(sheet: &Sheet<'_>) -> Answer {
     let ratio = |p: &Place<'_>| p.window.steady.ttft.thirds.and_then(|thirds| thirds.ratio);
     let thirds = range(places.iter().filter_map(ratio), |r| format!("{r:.2}"))
         .map_or_else(String::new, |r| format!("last third over first third of each window, median ttft: {r}"));
+    let soaks = || places.iter().filter_map(|p| p.window.soak.as_ref().map(|soak| (p.window, soak)));
+    let mut by_drift: BTreeMap<String, u64> = BTreeMap::new();
+    soaks().for_each(|(window, soak)| {
+        *by_drift.entry(drift(window.steady.drift, soak.throughput).to_string()).or_default() += 1;
+    });
+    let list: Vec<String> = by_drift.iter().map(|(words, n)| format!("{words} ({n})")).collect();
+    let changes = |(w, s): (&Window, &Soak)| {
+        let of = |m: &SteadyMetric| m.change_points.len() + m.p95_change_points.len();
+        of(&w.steady.ttft) + of(&w.steady.e2e) + s.throughput_changes.len()
+    };
+    let soak = match soaks().count() as u64 {
+        0 => String::new(),
+        n => format!(
+            "in slices ({}): latency and throughput {}, {}",
+            plural(n, "window"),
+            list.join(", "),
+            plural(soaks().map(changes).sum::<usize>() as u64, "change") + " of level",
+        ),
+    };
     let injections: Vec<Injection> = serde_json::from_value(sheet.plan["injections"].clone()).unwrap_or_default();
     let list: Vec<String> = injections.iter().map(|injection| short(&injection.to_string())).collect();
     let on_purpose = match list.is_empty() {
@@ -167,8 +188,11 @@ pub(super) fn how_long(sheet: &Sheet<'_>) -> Answer {
         "seconds": lengths().collect::<Vec<_>>(), "total_s": total, "below_120_s": below, "drift": verdicts,
         "thirds_ratio": places.iter().map(ratio).collect::<Vec<_>>(),
     });
+    if soaks().next().is_some() {
+        values["soak_drift"] = json!(by_drift);
+    }
     if !injections.is_empty() {
         values["injections"] = sheet.plan["injections"].clone();
     }
-    Answer::new(Status::Measured, [duration, too_short, on_purpose, stability, thirds], values)
+    Answer::new(Status::Measured, [duration, too_short, on_purpose, stability, thirds, soak], values)
 }

@@ -183,11 +183,11 @@ pub(super) fn lucky_runs(sheet: &Sheet<'_>) -> Answer {
     let others: Vec<String> =
         others.iter().filter_map(|(key, what)| Some(format!("{} of {what}", count(counts(key).0?)))).collect();
     let others = if others.is_empty() { String::new() } else { format!("runs {}", others.join(", ")) };
-    let kept = end["files"]["requests.jsonl"].as_str().zip(sheet.digest("requests.jsonl"));
-    let swapped = match kept {
-        Some((then, now)) if then != now => "BUT requests.jsonl IS NOT THE ONE THAT THE LEDGER NAMES".to_string(),
-        _ => String::new(),
-    };
+    let other = |(name, now): &(&str, &str)| end["files"][*name].as_str().is_some_and(|then| then != *now);
+    let swapped = sheet
+        .row_files()
+        .find(other)
+        .map_or_else(String::new, |(name, _)| format!("BUT {name} IS NOT THE ONE THAT THE LEDGER NAMES"));
     let breaks = end["ledger_breaks"].as_u64().filter(|n| *n > 0);
     let cut = breaks.map_or_else(String::new, |n| {
         format!("BUT THE CHAIN OF THE LEDGER WAS BROKEN in {}: there may have been more runs", plural(n, "place"))

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::printable;
 use crate::analysis::definitions::wording::nominal;
 use crate::report::quantity::rate;
+use crate::rundir::rows::{self, FileName};
 use crate::rundir::run_json::{Cell, RunJson, Window};
 use crate::rundir::sessions::Sessions;
 use crate::rundir::window::{Load, LoadModel};
@@ -22,7 +23,7 @@ pub struct Facts<'a> {
     /// Lines of the run's own `ledger.jsonl`; None where there is no such file.
     pub ledger: Option<&'a [Value]>,
     /// Name and SHA-256 (hex) of the files that are there.
-    pub digests: &'a [(&'static str, String)],
+    pub digests: &'a [(FileName, String)],
     /// What is wrong with the raw files, when something is.
     pub fault: Option<&'a Fault>,
 }
@@ -41,7 +42,7 @@ pub(super) struct Sheet<'a> {
     pub(super) run: &'a RunJson,
     pub(super) plan: &'a Value,
     pub(super) ledger: Option<&'a [Value]>,
-    digests: &'a [(&'static str, String)],
+    digests: &'a [(FileName, String)],
     pub(super) fault: Option<&'a Fault>,
 }
 
@@ -75,6 +76,12 @@ impl<'a> Sheet<'a> {
 
     pub(super) fn digest(&self, file: &str) -> Option<&str> {
         self.digests.iter().find(|(name, _)| *name == file).map(|(_, digest)| digest.as_str())
+    }
+
+    /// The files of rows, in order, with their digests.
+    pub(super) fn row_files(&self) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.digests.iter().filter(|(name, _)| rows::is_part(rows::REQUESTS, name));
+        all.map(|(name, digest)| (&**name, digest.as_str()))
     }
 
     pub(super) fn environment(&self, path: &str) -> &Value {

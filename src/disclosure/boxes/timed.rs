@@ -150,15 +150,25 @@ pub(super) fn raw_files(sheet: &Sheet<'_>) -> Answer {
     if rows == 0 {
         return Answer::empty(format!("{FILE} holds no request of a window that closed"));
     }
-    let file = format!("{FILE} beside this file, SHA-256 {digest}, {} in a hash chain", plural(rows, "row"));
+    let more: Vec<&str> = sheet.row_files().map(|(name, _)| name).filter(|name| *name != FILE).collect();
+    let chained = plural(rows, "row");
+    let file = match more.last() {
+        None => format!("{FILE} beside this file, SHA-256 {digest}, {chained} in a hash chain"),
+        Some(last) => format!(
+            "{FILE} and {} up to {last} beside this file (SHA-256 of the first {digest}, of all in report.md), {chained} in \
+             one hash chain",
+            plural(more.len() as u64, "further file")
+        ),
+    };
     let rebuild = "every figure is rebuilt from it by tarebench verify".to_string();
     let published = match sheet.said("url") {
         Some(_) => String::new(),
         None => "where it is published was not declared".to_string(),
     };
-    Answer::new(
-        Status::Measured,
-        [file, rebuild, published],
-        json!({"file": FILE, "sha256": digest, "rows": rows, "url": sheet.said("url")}),
-    )
+    let mut values = json!({"file": FILE, "sha256": digest, "rows": rows, "url": sheet.said("url")});
+    if !more.is_empty() {
+        values["further_files"] =
+            sheet.row_files().skip(1).map(|(name, digest)| json!({"file": name, "sha256": digest})).collect();
+    }
+    Answer::new(Status::Measured, [file, rebuild, published], values)
 }

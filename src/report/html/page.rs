@@ -376,7 +376,7 @@ fn rebuild(run: &RunJson, disclosed: &Disclosed) -> Markup {
     let own = disclosed.boxes.to_json().unwrap_or_default();
     let own = hex(&Sha256::digest(own));
     let files =
-        disclosed.digests.iter().map(|(name, digest)| (*name, digest.as_str())).chain([("boxes.json", own.as_str())]);
+        disclosed.digests.iter().map(|(name, digest)| (&**name, digest.as_str())).chain([("boxes.json", own.as_str())]);
     html! {
         h2 id="environment" { "Environment" }
         (tables::object(&run.environment))

@@ -62,6 +62,8 @@ fn window(cell: u32, w: &Window, seed: u64) -> WindowExhibits {
             ttft_gross_max_ms: Some(middle * (1.3 + 4.0 * at(i, 6).powi(6))),
             ttft_net_p50_ms: Some(middle * (0.85 + 0.3 * at(i, 5))),
             ttft_net_max_ms: Some(middle * (1.2 + 4.0 * at(i, 6).powi(6))),
+            ttft_gross_p95_ms: None,
+            ttft_net_p95_ms: None,
             lateness_max_ms: None,
         })
         .collect();

@@ -53,6 +53,7 @@ pub(super) fn section(cell: &Cell, window: &Window, drawn: &WindowExhibits, mark
                 (client(window))
                 h4 { "Steadiness" @if detail == Detail::Fine { " and first requests" } }
                 p { (steady::line(window).replace("   ", "; ")) "." }
+                @if let Some(soak) = figure::over_time(window, detail) { div class="wide" { (soak) } }
                 @if detail == Detail::Fine {
                     (tables::of_markdown(&steady::table(window).lines().collect::<Vec<_>>()))
                     (first_requests(window))

@@ -8,6 +8,7 @@ mod heatmap;
 mod line;
 mod noise;
 mod search;
+mod soak;
 mod timeline;
 mod turns;
 
@@ -18,6 +19,7 @@ pub(super) use heatmap::heatmap;
 pub(super) use line::over_load;
 pub(super) use noise::noise;
 pub(super) use search::of_search;
+pub(super) use soak::over_time;
 pub(super) use timeline::timeline;
 pub(super) use turns::{tokens_by_turn, ttft_by_turn};
 
