@@ -295,11 +295,20 @@ fn of_sessions(plan: &Plan, sessions: &Sessions, long: &str) -> Vec<String> {
         true => last_most,
         false => format!("{last_mean} tokens in the mean and {last_most} at most"),
     };
-    let mut lines = vec![
-        format!(
-            "load     {led}; {} windows each of {} {called} (first {} dropped), {} {turns} (first {} dropped){long}",
-            plan.windows, survey.sessions, sessions.drop_sessions, survey.turns, survey.dropped_turns,
+    let size = match plan.duration() {
+        Some(lasts) => format!(
+            "{}, then {called} under way go on to their ends (first {} {called} dropped, {} {turns}){long}",
+            of_time(lasts),
+            sessions.drop_sessions,
+            survey.dropped_turns
         ),
+        None => format!(
+            "{} {called} (first {} dropped), {} {turns} (first {} dropped){long}",
+            survey.sessions, sessions.drop_sessions, survey.turns, survey.dropped_turns,
+        ),
+    };
+    let mut lines = vec![
+        format!("load     {led}; {} windows each of {size}", plan.windows),
         format!("         {each} each, {}", between(sessions)),
         format!(
             "         a request carries what was said before, replies as the server gives them, and its own message: mean {:.0} tokens as \
@@ -313,7 +322,9 @@ fn of_sessions(plan: &Plan, sessions: &Sessions, long: &str) -> Vec<String> {
         Start::Users { .. } => None,
         Start::Arrivals(open) => Some(format!("         {}", arriving(open, called, reuse))),
     }));
-    if let Some(most) = users.iter().max().filter(|most| u64::from(**most) > survey.sessions) {
+    if let Some(most) =
+        users.iter().max().filter(|most| plan.duration_s.is_none() && u64::from(**most) > survey.sessions)
+    {
         lines.push(format!(
             "         WARNING: {most} {} have {} {called} a window between them, so not all of them have one: raise --num-sessions",
             sessions.led_by(),
@@ -428,8 +439,18 @@ fn expected_requests(plan: &Plan, cell: &Cell, mean_out: f64) -> f64 {
         (Some(lasts_s), Cell::Closed { concurrency }) => {
             f64::from(*concurrency) * lasts_s * ASSUMED_TOKENS_PER_S / mean_out.max(1.0)
         }
+        (Some(lasts_s), Cell::Sessions(SessionLoad { start: Start::Users { concurrency }, .. })) => {
+            let session_s = session_s(plan, mean_out / ASSUMED_TOKENS_PER_S).max(1e-3);
+            let turns = plan.sessions.as_ref().map_or(1.0, |sessions| sessions.survey.mean_turns());
+            f64::from(*concurrency) * lasts_s / session_s * turns
+        }
         _ => plan.requests_of_window(cell) as f64,
     }
+}
+
+/// How long a session takes when a reply takes `reply_s`, pauses included, in s.
+fn session_s(plan: &Plan, reply_s: f64) -> f64 {
+    plan.sessions.as_ref().map_or(0.0, |sessions| sessions.duration_s(reply_s))
 }
 
 /// Bytes of a row without its token events, and of each of these: measured on runs against the mock.
@@ -453,11 +474,13 @@ fn estimated_s(plan: &Plan, cell: &Cell, mean_out: f64) -> f64 {
             Cell::Closed { .. } if plan.duration_s.is_some() => plan.duration_s.unwrap_or_default() + reply_s,
             Cell::Closed { concurrency } => busy_s(plan.drop + plan.num_prompts, *concurrency).max(plan.min_duration_s),
             Cell::Sessions(load) => {
-                let session_s = plan.sessions.as_ref().map_or(0.0, |sessions| sessions.duration_s(reply_s));
+                let session_s = session_s(plan, reply_s);
                 match &load.start {
                     Start::Users { concurrency } => {
                         let at_once = u64::from(*concurrency).min(load.planned).max(1);
-                        (load.planned as f64 * session_s / at_once as f64).max(session_s).max(plan.min_duration_s)
+                        (load.planned as f64 * session_s / at_once as f64)
+                            .max(session_s)
+                            .max(plan.duration_s.unwrap_or(plan.min_duration_s))
                     }
                     Start::Arrivals(open) => open.last_due_s + session_s,
                 }
@@ -472,7 +495,7 @@ pub(super) fn dry_run(plan: &Plan, voice: &Voice) {
     let arms = if plan.interleave.is_some() { 2 } else { 1 };
     let each: f64 = plan.cells.iter().map(|cell| expected_requests(plan, cell, mean_out)).sum();
     let requests = (each * f64::from(plan.windows)).round() * arms as f64;
-    let guessed = plan.duration_s.is_some() && plan.cells.iter().any(|cell| matches!(cell, Cell::Closed { .. }));
+    let guessed = plan.duration_s.is_some() && plan.cells.iter().any(|cell| cell.requests().unwrap_or(0) == 0);
     let about = if guessed { "about " } else { "" };
     // a turn sends what was said before as well
     let mean_sent = plan.sessions.as_ref().map_or(mean_in, |sessions| sessions.survey.mean_prompt_tokens);

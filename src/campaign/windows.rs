@@ -419,7 +419,7 @@ impl Campaign<'_> {
                 window,
                 serial,
                 drop,
-                min_duration,
+                min_duration: plan.duration().unwrap_or(min_duration),
                 opened,
                 shared,
                 tickets,

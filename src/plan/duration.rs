@@ -26,6 +26,11 @@ pub(super) fn of(args: &RunArgs, arrivals: Option<&Arrivals>) -> Result<Option<N
     let ends = arrivals.is_some_and(Arrivals::is_finite);
     for (other, given, why) in [
         ("--num-prompts", args.num_prompts.is_some(), number),
+        (
+            "--num-sessions",
+            args.num_sessions.is_some(),
+            "time decides the number of sessions; leave one of the two out",
+        ),
         ("--min-duration", args.min_duration.is_some(), "both say how long a window is; leave one out"),
         ("--profile", args.profile.is_some_and(|profile| profile != Profile::SeedV1), profile),
         ("--profile seed-v1", args.profile == Some(Profile::SeedV1), "that protocol has a fixed number of requests"),
@@ -39,6 +44,29 @@ pub(super) fn of(args: &RunArgs, arrivals: Option<&Arrivals>) -> Result<Option<N
         }
     }
     Ok(Some(duration))
+}
+
+/// How long a window goes on for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    /// Past its number of requests until it has lasted so long.
+    AtLeast(Nanos),
+    /// As long as that, whatever their number.
+    TimeAlone(Nanos),
+}
+
+impl Until {
+    /// Of `--duration`, else of `--min-duration`.
+    pub(super) fn of(duration: Option<Nanos>, min_duration: Nanos) -> Until {
+        duration.map_or(Until::AtLeast(min_duration), Until::TimeAlone)
+    }
+
+    /// From the opening.
+    pub(super) fn time(self) -> Nanos {
+        match self {
+            Until::AtLeast(time) | Until::TimeAlone(time) => time,
+        }
+    }
 }
 
 /// Whether each schedule leaves something to keep.

@@ -28,6 +28,7 @@ use crate::workload::ids::PromptForm;
 use crate::workload::{BadWorkload, Lengths, Workload, hex, nonce};
 use bench_engine::timers::Limits;
 use bench_engine::units::Nanos;
+use duration::Until;
 use goals::goals;
 use load::{Arrivals, cells, interleave, shard};
 use serde::Serialize;
@@ -399,7 +400,7 @@ impl Plan {
             None => Extent { seed, at_least: drop + num_prompts, until: min_duration, mean_output_tokens, shard },
         };
         let cells = match asked.as_ref().zip(survey.as_ref()) {
-            Some((asked, survey)) => asked.cells(args, &workload, survey, min_duration)?,
+            Some((asked, survey)) => asked.cells(args, &workload, survey, Until::of(duration, min_duration))?,
             None => cells(args, arrivals.as_ref(), captured.as_ref(), extent)?,
         };
         if duration.is_some() {

@@ -1,5 +1,6 @@
 //! Conversations and chains, from the flags.
 
+use super::duration::Until;
 use super::{BadPlan, range};
 use crate::cli::{Form, List, Profile, RunArgs};
 use crate::load_point::{Cell, Extent};
@@ -124,16 +125,21 @@ impl Asked {
         args: &RunArgs,
         workload: &Workload,
         survey: &Survey,
-        until: Nanos,
+        until: Until,
     ) -> Result<Vec<Cell>, BadPlan> {
-        let planned = self.drop + self.kept;
+        let (planned, turns) = match until {
+            Until::AtLeast(_) => (self.drop + self.kept, survey.turns),
+            // nobody knows how many there will be
+            Until::TimeAlone(_) => (0, 0),
+        };
+        let until = until.time();
         let load = |start, planned, requests, slots, opened_ahead| {
             let (law, drop, kept) = (self.law, self.drop, self.kept);
             Cell::Sessions(SessionLoad { start, law, planned, kept, drop, requests, slots, opened_ahead })
         };
         let Some(List(rates)) = &args.session_rate else {
             let users = super::load::caps(args)?.unwrap_or(&USERS);
-            let cell = |n: &u32| load(Start::Users { concurrency: *n }, planned, survey.turns, *n, *n);
+            let cell = |n: &u32| load(Start::Users { concurrency: *n }, planned, turns, *n, *n);
             return Ok(users.iter().map(cell).collect());
         };
         let per_session = survey.mean_output_tokens * survey.mean_turns();
@@ -150,7 +156,7 @@ impl Asked {
             };
             let Ok(Cell::Open(open)) = Cell::open(law, None, extent) else { return Err(too_long()) };
             let turns = match open.requests == planned {
-                true => survey.turns,
+                true => turns,
                 false => self.turns_of(workload, open.requests)?,
             };
             if turns > MAX_TRACE_ID {

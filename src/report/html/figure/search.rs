@@ -156,8 +156,7 @@ impl<'a> Curve<'a> {
                 _ => f.ttft.p99_ms,
             })
         };
-        let all: Vec<(usize, &str, Vec<(f64, f64)>)> =
-            drawn.iter().map(|(name, series)| (*series, *name, of(name))).collect();
+        let all = drawn.map(|(name, series)| (series, name, of(name)));
         if all.iter().all(|(_, _, points)| points.is_empty()) {
             return none(&title, "Withheld, or too few values, in every window: there is nothing that may be drawn.");
         }
