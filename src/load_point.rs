@@ -193,7 +193,8 @@ impl Cell {
     pub fn load(&self) -> worker::Load {
         match self {
             Cell::Closed { .. } => worker::Load::Closed,
-            Cell::Open(_) | Cell::Trace(_) | Cell::Sessions(_) => worker::Load::Open,
+            Cell::Open(_) | Cell::Trace(_) => worker::Load::Open,
+            Cell::Sessions(_) => worker::Load::Sessions,
         }
     }
 
@@ -254,7 +255,7 @@ impl OpenLoop {
     ///
     /// # Errors
     /// The file they come from cannot be read; each item as well.
-    pub fn dues(&self) -> io::Result<Box<dyn Iterator<Item = io::Result<Nanos>>>> {
+    pub fn dues(&self) -> io::Result<Box<dyn Iterator<Item = io::Result<Nanos>> + Send>> {
         Ok(Box::new(self.law.window(self.seed, self.at_least, self.until).map(Ok)))
     }
 }

@@ -68,7 +68,7 @@ impl OneRequest {
             streamed: self.streamed,
         };
         if let Ok(mut tickets) = tickets.lock() {
-            tickets.insert(0, Ticket { cell: 0, window: 0, file: RowFile::Requests, asked });
+            tickets.insert(0, Ticket { cell: 0, window: 0, file: RowFile::Requests, asked, turn: None });
         }
         let _ = shared.supply.push(Job::new(0, self.request.clone()));
         shared.supply_over.store(true, Ordering::Release);

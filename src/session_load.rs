@@ -2,8 +2,10 @@
 
 use crate::load_point::OpenLoop;
 use crate::rundir::window::{self, LoadModel};
-use crate::workload::sessions::{Pause, SessionLaw};
+use crate::workload::Workload;
+use crate::workload::sessions::{Pause, SessionLaw, SessionShape};
 use serde::Serialize;
+use std::io;
 
 /// A load point whose requests are turns of sessions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -14,6 +16,8 @@ pub struct SessionLoad {
     pub law: SessionLaw,
     /// Sessions of a window, the dropped ones included; under a minimum duration users go on past them.
     pub planned: u64,
+    /// Sessions that are kept at least: `planned` less the dropped ones, but where arrivals go on for a minimum duration.
+    pub kept: u64,
     /// Sessions with a smaller id are warm-up.
     pub drop: u64,
     /// Turns of the planned sessions.
@@ -39,6 +43,17 @@ pub enum Start {
 }
 
 impl SessionLoad {
+    /// What the sessions of a window ask for, in order of id, without end. The same in every window.
+    ///
+    /// # Errors
+    /// As for [`Workload::sessions`].
+    pub fn sessions<'a>(
+        &self,
+        workload: &'a Workload,
+    ) -> io::Result<Box<dyn Iterator<Item = io::Result<SessionShape>> + Send + 'a>> {
+        workload.sessions(&self.law, self.drop, self.kept)
+    }
+
     /// The load as windows record it.
     pub fn recorded(&self) -> window::Load {
         let (model, concurrency, rate, arrivals) = match &self.start {

@@ -9,7 +9,8 @@ use crate::timers::{Limits, Timers};
 use crate::units::{Instant, Nanos, WallInstant};
 use bytes::Bytes;
 use crossbeam_queue::ArrayQueue;
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,7 +25,8 @@ const CANARY_SUPPLY: usize = 256;
 /// What workers share with the feeder and the record reader. All of it lock-free and of fixed size.
 #[derive(Debug)]
 pub struct Shared {
-    /// Requests in order of their trace, which is that of their dues where they have one.
+    /// Requests in order of their trace, which is that of their dues under [`Load::Open`]; under [`Load::Sessions`] in no
+    /// order.
     pub supply: ArrayQueue<Job>,
     /// Requests for the canaries: any worker's takes the next one.
     pub canary_supply: ArrayQueue<Job>,
@@ -180,7 +182,8 @@ pub struct WindowReport {
     /// Closed loop: times a free slot found no request ready. Open loop: requests that were made only after they
     /// were due, while a slot was free.
     pub starved: u32,
-    /// Open loop: requests taken from the supply whose due had not come when the window was stopped.
+    /// With dues: requests taken from the supply whose due had not come when the window was stopped, and that are not in
+    /// it again.
     pub never_due: u32,
     /// Times the pool had no block.
     pub pool_exhausted: u32,
@@ -196,6 +199,10 @@ pub enum Load {
     /// Each request has a due of its own, [`Job::due`]. One whose due has passed goes at once and keeps it; with no
     /// slot free they wait in order.
     Open,
+    /// Each request has a due of its own, and comes into the supply shortly before it or after it, in no order: turns of
+    /// sessions, which are made when the replies that they need are there. A worker holds as many as it has slots free for
+    /// them, and the one that is due first goes first.
+    Sessions,
 }
 
 /// How requests come to slots in the current window.
@@ -206,22 +213,70 @@ enum Dispatch {
         /// Slots that take requests.
         live: u32,
     },
-    /// They wait for their due.
-    Open {
+    /// They wait for their due, in hand.
+    Due {
         /// What dues count from.
         opened: Instant,
-        /// The next request. It is fetched only while a slot is free: with none, another worker may have one.
-        in_hand: Option<Job>,
+        /// In what order they come.
+        order: Order,
         /// Slots with a request.
         busy: u32,
         /// Nothing more will come.
         over: bool,
-        /// When the supply was last found empty while a slot was free.
-        found_empty: Option<Instant>,
     },
 }
 
-/// Free slots of an open loop, each in one of two stacks. The connection used last is used next: few stay warm
+/// The order of a supply whose requests have dues.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    /// That of their dues: one in hand is enough.
+    ByDue {
+        /// When the supply was last found empty while a slot was free.
+        found_empty: Option<Instant>,
+    },
+    /// None: as many in hand as there are slots for.
+    Any,
+}
+
+impl Order {
+    /// Most requests in hand while `free` slots are free. One is fetched only while there is a slot for it: without,
+    /// another worker may have one.
+    fn most_in_hand(self, free: usize) -> usize {
+        match self {
+            Order::ByDue { .. } => free.min(1),
+            Order::Any => free,
+        }
+    }
+}
+
+/// A request in hand: by its due, those due at the same time in order of their ids.
+#[derive(Debug)]
+struct InHand {
+    due: Instant,
+    job: Job,
+}
+
+impl PartialEq for InHand {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for InHand {}
+
+impl PartialOrd for InHand {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for InHand {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.due, self.job.id).cmp(&(other.due, other.job.id))
+    }
+}
+
+/// Free slots where requests have dues, each in one of two stacks. The connection used last is used next: few stay warm
 /// rather than many lukewarm, and those that a server's idle timeout is about to close are not the ones to send on.
 #[derive(Debug, Default)]
 struct Idle {
@@ -232,8 +287,8 @@ struct Idle {
 }
 
 impl Idle {
-    fn is_empty(&self) -> bool {
-        self.connected.is_empty() && self.unconnected.is_empty()
+    fn len(&self) -> usize {
+        self.connected.len() + self.unconnected.len()
     }
 
     fn put(&mut self, slot: u32, conn: &Conn) {
@@ -282,7 +337,9 @@ struct Desk {
     /// Slots that found no request ready, the longest waiting first.
     hungry: VecDeque<u32>,
     dispatch: Dispatch,
-    /// Free slots of an open loop.
+    /// Requests that wait for their due: never more than slots.
+    hand: BinaryHeap<Reverse<InHand>>,
+    /// Free slots where requests have dues.
     idle: Idle,
     /// Slots being opened before a window.
     preparing: u32,
@@ -337,6 +394,7 @@ impl<D: Driver> Worker<D> {
             actions: Vec::with_capacity(slots * 4 + 16),
             hungry: VecDeque::with_capacity(slots),
             dispatch: Dispatch::Closed { live: 0 },
+            hand: BinaryHeap::with_capacity(slots),
             idle: Idle { connected: Vec::with_capacity(slots), unconnected: Vec::with_capacity(slots) },
             preparing: 0,
             prepared: Prepared::default(),
@@ -463,9 +521,9 @@ impl<D: Driver> Worker<D> {
     }
 }
 
-/// When a request of an open loop is due.
+/// When a request of a load with dues is due.
 fn due_of(job: &Job, opened: Instant) -> Instant {
-    opened + job.due.expect("in an open loop every request has a due")
+    opened + job.due.expect("under such a load every request has a due")
 }
 
 fn since(now: DriverCounters, before: DriverCounters) -> DriverCounters {
@@ -486,6 +544,7 @@ impl Desk {
         self.hungry.clear();
         self.idle.connected.clear();
         self.idle.unconnected.clear();
+        self.hand.clear();
         self.dispatch = Dispatch::Closed { live: 0 };
         self.stopping = false;
     }
@@ -500,10 +559,14 @@ impl Desk {
                     self.is_free(slot);
                 }
             }
-            Load::Open => {
+            Load::Open | Load::Sessions => {
                 // without a slot there is nothing to fetch a request for
                 let over = slots == 0;
-                self.dispatch = Dispatch::Open { opened, in_hand: None, busy: 0, over, found_empty: None };
+                let order = match load {
+                    Load::Sessions => Order::Any,
+                    _ => Order::ByDue { found_empty: None },
+                };
+                self.dispatch = Dispatch::Due { opened, order, busy: 0, over };
                 (0..slots).rev().for_each(|slot| self.idle.put(slot, &self.conns[slot as usize]));
                 self.dispatch_due();
             }
@@ -549,51 +612,63 @@ impl Desk {
     fn window_is_over(&self) -> bool {
         match &self.dispatch {
             Dispatch::Closed { live } => *live == 0,
-            Dispatch::Open { in_hand, busy, over, .. } => *over && *busy == 0 && in_hand.is_none(),
+            Dispatch::Due { busy, over, .. } => *over && *busy == 0 && self.hand.is_empty(),
         }
     }
 
     /// When there is something to do at the latest.
     fn wake(&self, now: Instant) -> Instant {
-        let (starving, due) = match &self.dispatch {
-            Dispatch::Closed { .. } => (!self.hungry.is_empty(), None),
-            Dispatch::Open { in_hand: None, over, .. } => (!over && !self.idle.is_empty(), None),
-            Dispatch::Open { in_hand: Some(job), opened, .. } => (false, Some(due_of(job, *opened))),
+        let starving = match &self.dispatch {
+            Dispatch::Closed { .. } => !self.hungry.is_empty(),
+            Dispatch::Due { order, over, .. } => !over && self.hand.len() < order.most_in_hand(self.idle.len()),
         };
+        let due = self.hand.peek().map(|Reverse(first)| first.due);
         let patience = now + if starving { HUNGRY_WAIT } else { LONGEST_WAIT };
         [self.timers.next(), due].into_iter().flatten().fold(patience, Instant::min)
     }
 
-    /// Open loop: sends whatever is due, in order, as far as there are slots.
+    /// With dues: sends whatever is due, in order, as far as there are slots.
     fn dispatch_due(&mut self) {
-        while let Some((job, due)) = self.next_due() {
+        while let Some(InHand { due, job }) = self.next_due() {
             let slot = self.idle.take(&self.conns).expect("a request is in hand only while a slot is free");
             self.start(slot, Current::new(job, Due { at: due, wall: None }, self.now));
         }
     }
 
-    /// The next request if its due has come and a slot is free, and its due.
-    fn next_due(&mut self) -> Option<(Job, Instant)> {
-        let Dispatch::Open { opened, in_hand, busy, over, found_empty } = &mut self.dispatch else { return None };
-        if self.idle.is_empty() || *over && in_hand.is_none() {
+    /// The next request if its due has come.
+    fn next_due(&mut self) -> Option<InHand> {
+        self.fetch();
+        let Dispatch::Due { busy, .. } = &mut self.dispatch else { return None };
+        if self.hand.peek()?.0.due > self.now {
             return None;
         }
-        if in_hand.is_none() {
+        *busy += 1;
+        self.hand.pop().map(|Reverse(first)| first)
+    }
+
+    /// Takes from the supply what there are slots for.
+    fn fetch(&mut self) {
+        let Dispatch::Due { opened, order, over, .. } = &mut self.dispatch else { return };
+        while !*over && self.hand.len() < order.most_in_hand(self.idle.len()) {
             let ended = self.shared.supply_over.load(Ordering::Acquire);
-            *in_hand = self.shared.supply.pop();
-            match in_hand {
+            match self.shared.supply.pop() {
                 Some(job) => {
-                    let missed = found_empty.is_some_and(|at| due_of(job, *opened) <= at);
-                    self.report.starved += u32::from(missed);
+                    let due = due_of(&job, *opened);
+                    if let Order::ByDue { found_empty } = order {
+                        let missed = found_empty.is_some_and(|at| due <= at);
+                        self.report.starved += u32::from(missed);
+                    }
+                    self.hand.push(Reverse(InHand { due, job }));
                 }
                 None if ended => *over = true,
-                None => *found_empty = Some(self.now),
+                None => {
+                    if let Order::ByDue { found_empty } = order {
+                        *found_empty = Some(self.now);
+                    }
+                    return;
+                }
             }
         }
-        let job = in_hand.take_if(|job| due_of(job, *opened) <= self.now)?;
-        *busy += 1;
-        let due = due_of(&job, *opened);
-        Some((job, due))
     }
 
     fn open_ahead(&mut self, slot: u32) {
@@ -625,7 +700,7 @@ impl Desk {
                 self.take_job(slot);
                 self.report.starved += u32::from(self.hungry.len() > waiting);
             }
-            Dispatch::Open { busy, .. } => {
+            Dispatch::Due { busy, .. } => {
                 *busy -= 1;
                 self.idle.put(slot, &self.conns[slot as usize]);
             }
@@ -700,15 +775,20 @@ impl Desk {
         self.stopping = true;
         self.retire(self.hungry.len() as u32);
         self.hungry.clear();
-        if let Dispatch::Open { opened, in_hand, over, .. } = &mut self.dispatch {
+        if let Dispatch::Due { opened, order, over, .. } = &mut self.dispatch {
             *over = true;
-            if let Some(job) = in_hand.take() {
-                if due_of(&job, *opened) <= self.now {
+            while let Some(Reverse(InHand { due, job })) = self.hand.pop() {
+                if due <= self.now {
                     let unsent = job.not_sent(*opened, self.now);
                     self.shared.post(Message::Finished(self.options.index, unsent));
-                } else {
-                    self.report.never_due += 1;
+                    continue;
                 }
+                // of many in hand some become due before the window is closed, which is for others to say
+                let left = match order {
+                    Order::Any => self.shared.supply.push(job),
+                    Order::ByDue { .. } => Err(job),
+                };
+                self.report.never_due += u32::from(left.is_err());
             }
         }
         (0..self.options.slots).for_each(|slot| self.censor(slot));

@@ -4,15 +4,18 @@ use super::canary::Canary;
 use super::length_probe::Lengths;
 use super::server::Server;
 use super::{Cores, Voice, environment};
-use crate::analysis::definitions::wording::nominal;
+use crate::analysis::definitions::wording::{self, nominal};
 use crate::cli::Connection;
 use crate::lettering::legible;
 use crate::load_point::{ASSUMED_TOKENS_PER_S, Cell, OpenLoop};
-use crate::plan::Plan;
+use crate::plan::{Plan, Sessions};
 use crate::reading::printable;
+use crate::rundir::window::SessionKind;
+use crate::session_load::{SessionLoad, Start};
 use crate::target::metrics_source::MetricsSource;
 use crate::trace::replay::Replay;
 use crate::workload::ids::PromptForm;
+use crate::workload::sessions::Pause;
 use bench_engine::engine::WorkerInfo;
 use bench_engine::io::capabilities::Capabilities;
 use bench_engine::io::uring::RingError;
@@ -122,7 +125,7 @@ pub(super) fn announce(plan: &Plan, facts: &RunFacts<'_>, dir: &Path, voice: &Vo
         voice.say(format!("network  {}", route.words()));
     }
     voice.say(format!("metrics  {}", MetricsSource::words(&server.metrics)));
-    load(plan).into_iter().for_each(|line| voice.say(line));
+    load(plan).into_iter().chain(rests(plan)).for_each(|line| voice.say(line));
     on_purpose(plan).into_iter().for_each(|line| voice.say(line));
     let cap = plan.workload.max_tokens.map(|n| format!(", outputs {n}")).unwrap_or_default();
     let form = match plan.workload.prompt_form {
@@ -130,8 +133,9 @@ pub(super) fn announce(plan: &Plan, facts: &RunFacts<'_>, dir: &Path, voice: &Vo
         PromptForm::Ids(range) => format!("; token ids of {range}"),
     };
     let (mean_in, mean_out) = mean_lengths(plan);
+    let [of_in, of_out] = if plan.sessions.is_some() { ["a message", "a reply"] } else { ["in", "out"] };
     voice.say(format!(
-        "work     {}{cap}, mean {mean_in:.0} in and {mean_out:.0} out; seed {}; temperature {}, top_p {}{form}; {}",
+        "work     {}{cap}, mean {mean_in:.0} {of_in} and {mean_out:.0} {of_out}; seed {}; temperature {}, top_p {}{form}; {}",
         plan.workload.words(),
         plan.workload.seed,
         plan.temperature,
@@ -160,6 +164,18 @@ pub(super) fn announce(plan: &Plan, facts: &RunFacts<'_>, dir: &Path, voice: &Vo
     voice.say(format!("records  {}", dir.display()));
 }
 
+/// How long nothing is sent between windows.
+fn rests(plan: &Plan) -> Option<String> {
+    let rests = wording::rests(plan.gap_between_windows_s, plan.gap_between_cells_s)?;
+    Some(format!("         {rests}"))
+}
+
+/// Time of all rests, in s.
+fn resting_s(plan: &Plan) -> f64 {
+    let places = (0..plan.windows).flat_map(|window| (0..plan.cells.len()).map(move |cell| (window, cell)));
+    places.map(|(window, cell)| plan.rest_before(window, cell).secs_f64()).sum()
+}
+
 /// What is done in every window, and when.
 fn on_purpose(plan: &Plan) -> Vec<String> {
     let lines = plan.injections.iter().enumerate();
@@ -173,7 +189,16 @@ fn on_purpose(plan: &Plan) -> Vec<String> {
 
 /// What the workload has to say of itself.
 fn remarks(plan: &Plan, voice: &Voice) {
-    match plan.workload.remarks(plan.drop, plan.num_prompts, plan.most_measured()) {
+    let said = match &plan.sessions {
+        Some(sessions) => plan.workload.remarks_of_sessions(
+            &sessions.law,
+            sessions.drop_sessions,
+            sessions.num_sessions,
+            plan.most_measured_sessions(),
+        ),
+        None => plan.workload.remarks(plan.drop, plan.num_prompts, plan.most_measured()),
+    };
+    match said {
         Ok(said) => said.iter().for_each(|words| voice.say(format!("         {words}"))),
         // the window that needs the file will fail by it
         Err(error) => voice.say(format!("WARNING: {error}")),
@@ -190,6 +215,7 @@ fn first_words(plan: &Plan) -> String {
             };
             format!("prompts share what the trace shares, after one word of the window{counted}")
         }
+        _ if plan.sessions.is_some() => plan.workload.cache.words_of_sessions(),
         _ => plan.workload.cache.words(),
     }
 }
@@ -200,6 +226,9 @@ fn load(plan: &Plan) -> Vec<String> {
         true => format!(", at least {} s long", plan.min_duration_s),
         false => String::new(),
     };
+    if let Some(sessions) = &plan.sessions {
+        return of_sessions(plan, sessions, &long);
+    }
     let closed: Vec<String> = plan
         .cells
         .iter()
@@ -233,23 +262,112 @@ fn load(plan: &Plan) -> Vec<String> {
     lines
 }
 
+/// A load of conversations or tasks.
+fn of_sessions(plan: &Plan, sessions: &Sessions, long: &str) -> Vec<String> {
+    let (called, turns, survey) = (sessions.called(), sessions.turns_called(), &sessions.survey);
+    let loads: Vec<&SessionLoad> =
+        plan.cells.iter().filter_map(|c| if let Cell::Sessions(load) = c { Some(load) } else { None }).collect();
+    let users: Vec<u32> = loads
+        .iter()
+        .filter_map(|l| if let Start::Users { concurrency } = l.start { Some(concurrency) } else { None })
+        .collect();
+    let one = match sessions.law.kind {
+        SessionKind::Chat => "conversation",
+        SessionKind::Chain => "task",
+    };
+    let led = match users.is_empty() {
+        true => format!("{called} that begin at drawn times"),
+        false => {
+            let numbers: Vec<String> = users.iter().map(u32::to_string).collect();
+            format!("{} {}, each leading one {one} after another", numbers.join(", "), sessions.led_by())
+        }
+    };
+    let [from, to] = sessions.law.turns;
+    let each = if from == to { format!("{from} {turns}") } else { format!("{from} to {to} {turns}") };
+    let (last_mean, last_most) =
+        (format!("{:.0}", survey.last_prompt_tokens.0), survey.last_prompt_tokens.1.to_string());
+    let last = match last_mean == last_most {
+        true => last_most,
+        false => format!("{last_mean} tokens in the mean and {last_most} at most"),
+    };
+    let mut lines = vec![
+        format!(
+            "load     {led}; {} windows each of {} {called} (first {} dropped), {} {turns} (first {} dropped){long}",
+            plan.windows, survey.sessions, sessions.drop_sessions, survey.turns, survey.dropped_turns,
+        ),
+        format!("         {each} each, {}", between(sessions)),
+        format!(
+            "         a request carries what was said before, replies as the server gives them, and its own message: mean {:.0} tokens as \
+             asked for, the last of a {one} {last}",
+            survey.mean_prompt_tokens,
+        ),
+        "         the model's context must hold that, the reply and the chat template's own tokens".to_owned(),
+    ];
+    let reuse = plan.connection == Connection::Reuse;
+    lines.extend(loads.iter().filter_map(|load| match &load.start {
+        Start::Users { .. } => None,
+        Start::Arrivals(open) => Some(format!("         {}", arriving(open, called, reuse))),
+    }));
+    if let Some(most) = users.iter().max().filter(|most| u64::from(**most) > survey.sessions) {
+        lines.push(format!(
+            "         WARNING: {most} {} have {} {called} a window between them, so not all of them have one: raise --num-sessions",
+            sessions.led_by(),
+            survey.sessions
+        ));
+    }
+    lines
+}
+
+/// What is between the turns of a session, in words.
+fn between(sessions: &Sessions) -> String {
+    let (flag, next) = match sessions.law.kind {
+        SessionKind::Chat => ("--think-time", "turn"),
+        SessionKind::Chain => ("--tool-time", "call"),
+    };
+    match (sessions.law.pause, sessions.law.pause.words(sessions.law.kind)) {
+        (Pause::Every { .. }, Some(words)) => {
+            format!("{words} from its start however long replies take, but none before the reply that it needs")
+        }
+        (_, Some(words)) => format!("{words} after each reply"),
+        (_, None) => format!("the next {next} is sent as soon as the reply is in ({flag} sets a time between)"),
+    }
+}
+
+/// Sessions that arrive.
+fn arriving(open: &OpenLoop, called: &str, reuse: bool) -> String {
+    let rate = open.rate.map_or_else(|| "all at once".to_owned(), |per_s| format!("{per_s} {called}/s"));
+    format!(
+        "{rate}{}: {} {called} begin in {:.1} s, {}, {}",
+        law(open),
+        open.requests,
+        open.last_due_s,
+        cap(open.concurrency, open.default_cap),
+        ahead(open.opened_ahead, reuse)
+    )
+}
+
 fn open_load(open: &OpenLoop, reuse: bool) -> String {
     let rate = match (open.rate, &open.course) {
         (None, _) => "all at once".to_owned(),
         (Some(per_s), None) => format!("{per_s} requests/s"),
         (Some(per_s), Some(course)) => format!("mean {} requests/s ({course})", nominal(per_s)),
     };
-    let law = match (open.arrivals, open.burstiness) {
-        ("poisson", _) => ", Poisson".to_owned(),
-        ("gamma", Some(shape)) => format!(", gamma gaps of shape {shape}"),
-        ("even", _) => ", evenly spaced".to_owned(),
-        ("batches", _) => String::new(),
-        _ => " (no schedule to go on by: exactly the number of requests)".to_owned(),
-    };
+    let law = law(open);
     let cap = cap(open.concurrency, open.default_cap);
     let ahead = ahead(open.opened_ahead, reuse);
     let requests = of_scheduled(open.requests, open.scheduled);
     format!("{rate}{law}: {requests} requests in {:.1} s, {cap}, {ahead}", open.last_due_s)
+}
+
+/// By which law requests arrive, or sessions.
+fn law(open: &OpenLoop) -> String {
+    match (open.arrivals, open.burstiness) {
+        ("poisson", _) => ", Poisson".to_owned(),
+        ("gamma", Some(shape)) => format!(", gamma gaps of shape {shape}"),
+        ("even", _) => ", evenly spaced".to_owned(),
+        ("batches", _) => String::new(),
+        _ => " (no schedule to go on by: exactly the number asked for)".to_owned(),
+    }
 }
 
 /// Requests that this host sends, of those of the schedule.
@@ -296,7 +414,16 @@ fn estimated_s(plan: &Plan, cell: &Cell, mean_out: f64) -> f64 {
     f64::from(plan.windows)
         * match cell {
             Cell::Closed { concurrency } => busy_s(plan.drop + plan.num_prompts, *concurrency).max(plan.min_duration_s),
-            Cell::Sessions(load) => busy_s(load.requests, load.slots).max(plan.min_duration_s),
+            Cell::Sessions(load) => {
+                let session_s = plan.sessions.as_ref().map_or(0.0, |sessions| sessions.duration_s(reply_s));
+                match &load.start {
+                    Start::Users { concurrency } => {
+                        let at_once = u64::from(*concurrency).min(load.planned).max(1);
+                        (load.planned as f64 * session_s / at_once as f64).max(session_s).max(plan.min_duration_s)
+                    }
+                    Start::Arrivals(open) => open.last_due_s + session_s,
+                }
+            }
             Cell::Open(open) => (open.last_due_s + reply_s).max(busy_s(open.requests, open.slots)),
             Cell::Trace(replay) => (replay.last_due_s + reply_s).max(busy_s(replay.requests, replay.slots)),
         }
@@ -306,17 +433,19 @@ pub(super) fn dry_run(plan: &Plan, voice: &Voice) {
     let (mean_in, mean_out) = mean_lengths(plan);
     let arms = if plan.interleave.is_some() { 2 } else { 1 };
     let requests = plan.requests() * arms;
+    // a turn sends what was said before as well
+    let mean_sent = plan.sessions.as_ref().map_or(mean_in, |sessions| sessions.survey.mean_prompt_tokens);
     // whoever read it may have seen enough
     let _ = writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(plan).unwrap_or_default());
-    load(plan).into_iter().chain(on_purpose(plan)).for_each(|line| voice.say(line));
+    load(plan).into_iter().chain(rests(plan)).chain(on_purpose(plan)).for_each(|line| voice.say(line));
     if let Some((other, sequence)) = plan.interleave.as_ref().map(|other| &other.url).zip(plan.sequence()) {
         voice.say(format!("in turns with {other}: {}", sequence.letters()));
     }
     remarks(plan, voice);
     voice.say(format!(
         "{requests} requests, about {:.0} prompt and {:.0} output tokens; at {ASSUMED_TOKENS_PER_S} tokens/s a stream about {:.0} s; nothing was sent",
-        mean_in * requests as f64,
+        mean_sent * requests as f64,
         mean_out * requests as f64,
-        plan.cells.iter().map(|cell| estimated_s(plan, cell, mean_out)).sum::<f64>() * arms as f64,
+        plan.cells.iter().map(|cell| estimated_s(plan, cell, mean_out)).sum::<f64>() * arms as f64 + resting_s(plan),
     ));
 }

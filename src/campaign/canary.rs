@@ -104,7 +104,7 @@ impl Canary {
             };
             let job = Job::new(JOB_IDS | n, self.request.with_json(&self.body.body(&Prompt::Text(text), TOKENS)));
             if let Ok(mut tickets) = tickets.lock() {
-                tickets.insert(job.id, Ticket { cell, window, file: RowFile::Canary, asked });
+                tickets.insert(job.id, Ticket { cell, window, file: RowFile::Canary, asked, turn: None });
             }
             if shared.canary_supply.push(job).is_err() {
                 return;

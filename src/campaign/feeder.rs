@@ -164,7 +164,10 @@ impl Feeder<'_> {
         };
         let id = self.serial << 24 | trace_id;
         if let Ok(mut tickets) = self.tickets.lock() {
-            tickets.insert(id, Ticket { cell: self.index, window: self.window, file: RowFile::Requests, asked });
+            tickets.insert(
+                id,
+                Ticket { cell: self.index, window: self.window, file: RowFile::Requests, asked, turn: None },
+            );
         }
         Job { due, ..Job::new(id, request) }
     }

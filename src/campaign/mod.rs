@@ -3,6 +3,8 @@
 mod announcement;
 mod arm;
 mod canary;
+mod conduct;
+pub mod conductor;
 pub mod environment;
 pub mod feeder;
 pub mod health;
@@ -13,6 +15,7 @@ mod over_saturation;
 pub mod recorder;
 mod scraper;
 mod server;
+mod supply;
 mod windows;
 
 use crate::analysis::summary;
@@ -26,6 +29,7 @@ use crate::evidence::{self, Evidence, Pair};
 use crate::interleave::{Arm as Side, Sequence};
 use crate::plan::{Calibrations, Plan};
 use crate::reading::Asked;
+use crate::reading::turns::PlannedTurn;
 use crate::report;
 use crate::rundir::mark;
 use crate::rundir::run_json::RunJson;
@@ -57,6 +61,8 @@ pub struct Ticket {
     pub file: RowFile,
     /// What it asks for.
     pub asked: Asked,
+    /// Its place in a session; None: it stands alone.
+    pub turn: Option<PlannedTurn>,
 }
 
 /// Where a row goes.

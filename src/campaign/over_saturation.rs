@@ -15,7 +15,7 @@ const IN_A_ROW: u32 = 3;
 
 /// Requests due and over of a window under way.
 pub(super) struct Watch {
-    dues: Peekable<Box<dyn Iterator<Item = io::Result<Nanos>>>>,
+    dues: Peekable<Box<dyn Iterator<Item = io::Result<Nanos>> + Send>>,
     due: u64,
     /// The schedule is over: what is in flight can only fall.
     ended: bool,

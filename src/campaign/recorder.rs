@@ -1,10 +1,12 @@
 //! The record reader: takes blocks and finished exchanges from the workers, reads JSON, maps stamps, writes
 //! `requests.jsonl`, and `canary.jsonl` when there is a canary. It runs on the control core and takes the clock pairs as well.
 
+use super::conductor::Replied;
 use super::feeder::Tickets;
 use super::{RowFile, Ticket, canary};
 use crate::analysis::saturation::growth;
 use crate::live::seen::{Seen, Sight, Watched};
+use crate::reading::turns::Turns;
 use crate::reading::{FinishedRow, Place, Reading};
 use crate::rundir::chain::Chain;
 use crate::rundir::row::{Outcome, Row, StampSource};
@@ -15,6 +17,7 @@ use bench_engine::worker::{Message, Shared};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
@@ -22,6 +25,13 @@ use std::time::Duration;
 const PAIR_EVERY: Nanos = Nanos::from_millis(50);
 /// A record waits at most this long for its TX stamp.
 const TX_STAMP_WAIT: Nanos = Nanos::from_millis(100);
+/// Between looks for messages, when there were none.
+const IDLE: Duration = Duration::from_millis(1);
+/// The same while a turn may wait for the reply that it needs.
+const IDLE_IN_SESSIONS: Duration = Duration::from_micros(200);
+/// A reply that was seen is not taken to have arrived earlier than that before the clocks are compared again: a step of
+/// the wall clock that nobody knows of yet must not send a turn before its time.
+const ARRIVED_WITHIN: Nanos = Nanos::from_millis(100);
 
 /// What is told of the current window while it runs, and after it.
 #[derive(Debug, Default)]
@@ -69,6 +79,10 @@ pub struct Desk {
     pub broken: AtomicBool,
     /// Requests of the load that are over and wait for their clock pair or stamp.
     pub waiting: AtomicU64,
+    /// Who is told of each turn of a session at once; None: the requests of this window stand alone.
+    replies: Mutex<Option<Sender<Replied>>>,
+    /// The same in short: texts of replies are wanted.
+    in_sessions: AtomicBool,
     /// What a live view tells of the current window; None: nobody looks.
     seen: Mutex<Option<Seen>>,
     /// The recorder is to sleep once nothing is left to record: another campaign has its turn.
@@ -90,6 +104,20 @@ impl Desk {
     /// Before a window.
     pub fn begin_window(&self) {
         self.tally.clear();
+        self.in_sessions.store(false, Ordering::Release);
+        if let Ok(mut replies) = self.replies.lock() {
+            *replies = None;
+        }
+    }
+
+    /// Before a window of sessions: what becomes of its turns.
+    pub fn tell_of_turns(&self) -> Receiver<Replied> {
+        let (tell, told) = channel();
+        if let Ok(mut replies) = self.replies.lock() {
+            *replies = Some(tell);
+        }
+        self.in_sessions.store(true, Ordering::Release);
+        told
     }
 
     /// Before a window that is looked at while it runs.
@@ -167,9 +195,12 @@ impl<W: Write> Recorder<'_, W> {
     /// # Errors
     /// When the file cannot be written; [`Desk::broken`] is set then, and the workers' blocks still go back.
     pub fn run(mut self) -> io::Result<()> {
+        // a chain's next call waits for these sleeps (prctl(2), PR_SET_TIMERSLACK)
+        let _ = nix::sys::prctl::set_timerslack(1);
         let mut readings: HashMap<(u32, u32), Reading> = HashMap::new();
         let mut waiting: VecDeque<Waiting> = VecDeque::new();
         let (mut map, mut chain, mut canary_chain) = (ClockMap::default(), Chain::default(), Chain::default());
+        let mut turns = Turns::default();
         let mut next_pair = Instant::default();
         let mut failure: Option<io::Error> = None;
         self.publish(&chain);
@@ -187,7 +218,7 @@ impl<W: Write> Recorder<'_, W> {
                 idle = false;
                 match message {
                     Message::Block { worker, conn, block } => {
-                        let reading = readings.entry((worker, conn)).or_default();
+                        let reading = readings.entry((worker, conn)).or_insert_with(|| self.reading());
                         let before = reading.token_events();
                         reading.block(block.filled());
                         if self.load_slots.get(worker as usize).is_some_and(|slots| conn < *slots) {
@@ -197,7 +228,7 @@ impl<W: Write> Recorder<'_, W> {
                     }
                     Message::Finished(worker, mut finished) => {
                         let conn = finished.conn.unwrap_or(u32::MAX);
-                        let mut reading = readings.remove(&(worker, conn)).unwrap_or_default();
+                        let mut reading = readings.remove(&(worker, conn)).unwrap_or_else(|| self.reading());
                         if let Some(block) = finished.block.take() {
                             let before = reading.token_events();
                             reading.block(block.filled());
@@ -206,6 +237,7 @@ impl<W: Write> Recorder<'_, W> {
                             }
                             self.give_back(block);
                         }
+                        self.tell_of(&mut reading, &finished, &map);
                         finished.request = None;
                         waiting.push_back(Waiting { worker, reading, finished });
                     }
@@ -221,7 +253,7 @@ impl<W: Write> Recorder<'_, W> {
             let before = waiting.len();
             while waiting.front().is_some_and(|w| self.is_ready(&w.finished, &map)) {
                 if let (Some(done), None) = (waiting.pop_front(), &failure) {
-                    failure = self.record(done, &map, &mut chain, &mut canary_chain).err();
+                    failure = self.record(done, &map, &mut turns, &mut chain, &mut canary_chain).err();
                 }
             }
             let waits = |w: &&Waiting| self.canary_out.is_none() || !canary::is_canary(w.finished.job);
@@ -237,13 +269,45 @@ impl<W: Write> Recorder<'_, W> {
                 if waiting.is_empty() {
                     self.desk.sleep_when_asked();
                 }
-                std::thread::sleep(Duration::from_millis(1));
+                let in_sessions = self.desk.in_sessions.load(Ordering::Acquire);
+                std::thread::sleep(if in_sessions { IDLE_IN_SESSIONS } else { IDLE });
             }
         }
         match failure {
             Some(error) => Err(error),
             None => self.flush(),
         }
+    }
+
+    /// Of a request of the current window.
+    fn reading(&self) -> Reading {
+        match self.desk.in_sessions.load(Ordering::Acquire) {
+            true => Reading::keeping_text(),
+            false => Reading::default(),
+        }
+    }
+
+    /// Tells of a turn that is over, to whom the next one waits with.
+    fn tell_of(&self, reading: &mut Reading, finished: &Finished, map: &ClockMap) {
+        let Ok(replies) = self.desk.replies.lock() else { return };
+        let Some(replies) = replies.as_ref() else { return };
+        let ticket = self.tickets.lock().ok().and_then(|tickets| tickets.get(&finished.job).cloned());
+        let Some((turn, asked)) = ticket.and_then(|ticket| Some((ticket.turn?, ticket.asked))) else { return };
+        let outcome = reading.outcome_of(finished, &asked);
+        let ended = match reading.end() {
+            Some(read) => {
+                // the row's figure can be by the mapping's uncertainty later than this one
+                let later = map.uncertainty().unwrap_or(Nanos::ZERO);
+                let arrived = read.wall.and_then(|wall| map.map(wall, read.seen).ok()).map(|at| at + later);
+                let earliest = Instant::from_ns(read.seen.ns().saturating_sub(ARRIVED_WITHIN.ns()));
+                arrived.unwrap_or(read.seen).clamp(earliest, read.seen)
+            }
+            None => finished.ended,
+        };
+        let (prompt_tokens, completion_tokens) = reading.counted_tokens();
+        let text = reading.text(0).to_owned();
+        // with nobody left to be told the window is over
+        let _ = replies.send(Replied { session: turn.id, outcome, ended, text, prompt_tokens, completion_tokens });
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -264,11 +328,22 @@ impl<W: Write> Recorder<'_, W> {
         covered && (stamped || SystemClock.now() >= finished.ended + TX_STAMP_WAIT)
     }
 
-    fn record(&mut self, done: Waiting, map: &ClockMap, chain: &mut Chain, canary_chain: &mut Chain) -> io::Result<()> {
+    fn record(
+        &mut self,
+        done: Waiting,
+        map: &ClockMap,
+        turns: &mut Turns,
+        chain: &mut Chain,
+        canary_chain: &mut Chain,
+    ) -> io::Result<()> {
         let ticket = self.tickets.lock().ok().and_then(|mut t| t.remove(&done.finished.job));
         let ticket = ticket.ok_or_else(|| io::Error::other("a request was finished that nobody made"))?;
         let before = done.reading.token_events();
-        let finished = self.read(done, &ticket, map);
+        let job = done.finished.job;
+        let mut finished = self.read(done, &ticket, map);
+        if let Some(turn) = &ticket.turn {
+            turns.place(&mut finished.row, job, turn, &finished.text);
+        }
         match (ticket.file, &mut self.canary_out) {
             (RowFile::Canary, Some(out)) => {
                 let failed = finished.row.outcome == Outcome::Failed;

@@ -2,24 +2,26 @@
 //! each window one right after the other; the one whose turn it is not sleeps.
 
 use super::arm::Arm;
+use super::conductor::Conductor;
 use super::feeder::{Feeder, Tickets};
 use super::injector::{Injector, Surroundings};
 use super::mock_child::MockChild;
 use super::over_saturation::Watch;
 use super::recorder::{self, Recorder};
 use super::scraper::{self, Scraper};
+use super::supply::Supply;
 use super::{Voice, canary, health};
 use crate::evidence::CANARY;
 use crate::interleave::{self, Sequence};
 use crate::live::Live;
 use crate::live::board::{Counts, End, Facts, Window};
-use crate::live::course::Course;
+use crate::live::course::{Course, Rests};
 use crate::live::seen::Watched;
 use crate::load_point::Cell;
 use crate::report::saturation::over_saturated;
 use crate::report::terminal;
 use crate::rundir::mark;
-use crate::rundir::window::{Counters, LoadModel, WindowRow, WorkerShare};
+use crate::rundir::window::{self, Counters, LoadModel, WindowRow, WorkerShare};
 use crate::workload::nonce::Nonces;
 use crate::workload::prompt::PromptMaker;
 use anyhow::{Context, bail};
@@ -31,7 +33,7 @@ use bench_engine::worker::WindowReport;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -109,10 +111,8 @@ fn rounds(
     scrapers.iter().flatten().for_each(Scraper::before);
     let mut serial = 0;
     for window in 0..arm.plan.windows {
-        if window > 0 {
-            rest(campaigns, files)?;
-        }
         for (index, cell) in arm.plan.cells.iter().enumerate() {
+            rest(campaigns, files, arm.plan.rest_before(window, index))?;
             // both arms ask the same of a window, in the same words but for the nonces
             let place = WindowPlace { index: index as u32, cell, window, serial };
             serial += 1;
@@ -151,8 +151,11 @@ fn turns(sequence: Option<&Sequence>, cell: usize, window: u32) -> Vec<usize> {
     sequence.map_or_else(|| vec![0], |sequence| sequence.pair(cell, window).map(place).to_vec())
 }
 
-fn rest(campaigns: &[Campaign<'_>], files: &mut [Files]) -> anyhow::Result<()> {
-    let gap = Nanos::from_secs_f64(campaigns[0].arm.plan.gap_between_windows_s).unwrap_or(Nanos::ZERO);
+/// Nothing is sent for so long; the host is watched.
+fn rest(campaigns: &[Campaign<'_>], files: &mut [Files], gap: Nanos) -> anyhow::Result<()> {
+    if gap == Nanos::ZERO {
+        return Ok(());
+    }
     let until = SystemClock.now() + gap;
     let mut next_sample = vec![SystemClock.now(); campaigns.len()];
     campaigns[0].live.borrow_mut().rest(SystemClock.now(), until);
@@ -172,11 +175,11 @@ pub(super) fn live_view(arms: &[Arm<'_>], voice: &Voice) -> anyhow::Result<Live>
     let length =
         |cell: &Cell| last_due(cell).map(|last| last.max(Nanos::from_secs_f64(plan.min_duration_s).unwrap_or(last)));
     let planned = plan.cells.iter().map(length).collect();
-    let gap = Nanos::from_secs_f64(plan.gap_between_windows_s).unwrap_or(Nanos::ZERO);
+    let rests = Rests { rounds: plan.rest_before(1, 0), load_points: plan.rest_before(0, 1) };
     let facts = Facts {
         model: arms[0].server.model.clone(),
         max_failed: plan.max_failed,
-        course: Course::new(planned, plan.windows, arms.len() as u32, gap),
+        course: Course::new(planned, plan.windows, arms.len() as u32, rests),
     };
     Ok(Live::start(voice, plan.output.quiet || plan.output.json, facts)?)
 }
@@ -297,23 +300,8 @@ impl Campaign<'_> {
             false => None,
         };
         let at_most = early_end.and_then(|end| Nanos::from_secs_f64(end.at_most_s));
-        let feeder = Feeder {
-            workload: &plan.workload,
-            request: &self.arm.request,
-            body: &self.arm.body,
-            prompts,
-            cell: place.cell,
-            index: place.index,
-            shard: plan.shard,
-            window: place.window,
-            serial: place.serial,
-            drop: plan.drop,
-            kept: plan.num_prompts,
-            min_duration: Nanos::from_secs_f64(plan.min_duration_s).unwrap_or(Nanos::ZERO),
-            opened: &opened_at,
-            shared,
-            tickets,
-        };
+        let primed = AtomicBool::new(false);
+        let mut supply = self.supply(place, prompts, books, &opened_at, &primed).context(OUT_OF_REQUESTS)?;
         let made = std::thread::scope(|scope| -> anyhow::Result<u64> {
             // requests are made ahead; the window opens when the first ones are there
             let enough = match place.cell {
@@ -322,15 +310,16 @@ impl Campaign<'_> {
                     place.cell.supply_depth().min(shared.supply.capacity())
                 }
             };
+            let ready = || shared.supply.len() >= enough || primed.load(Ordering::Acquire);
             let start = SystemClock.now() + lead(enough);
-            let (feeder, feeding) = (&feeder, &feeding);
+            let (supply, feeding) = (&mut supply, &feeding);
             let feeder = std::thread::Builder::new().name("feeder".to_owned()).spawn_scoped(scope, move || {
-                let made = feeder.run();
+                let made = supply.run();
                 feeding.store(false, Ordering::Release);
                 made
             })?;
             let mut go = || -> anyhow::Result<()> {
-                while SystemClock.now() < start && shared.supply.len() < enough && feeding.load(Ordering::Acquire) {
+                while SystemClock.now() < start && !ready() && feeding.load(Ordering::Acquire) {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 self.sample(files)?;
@@ -379,16 +368,69 @@ impl Campaign<'_> {
         self.live.borrow_mut().close(closed);
         scraper.into_iter().for_each(|s| s.closed(place.index, place.window));
         self.sample(files)?;
-        let unsent = feeder.leave_unsent(made, opened, closed).context(OUT_OF_REQUESTS)?;
         let in_hand: u64 = reports.iter().map(|r| u64::from(r.never_due)).sum();
+        let unsent = supply.leave_unsent(opened, closed, in_hand).context(OUT_OF_REQUESTS)?;
         let rows = self.wait_for_rows(made + unsent.not_made - unsent.never_due - in_hand, desk);
         scraper.into_iter().for_each(Scraper::settle);
         let waits = shared.reader_waits.load(Ordering::Relaxed) - waits_before;
-        let counters = self.counters(&reports, desk, steps_before, waits);
+        let mut counters = self.counters(&reports, desk, steps_before, waits);
+        counters.supply_starved += supply.late();
         let row = self.window_row(place, opened, closed, rows, counters, &reports, desk);
         self.live.borrow_mut().end(SystemClock.now());
         self.tell(&row, &reports, desk);
         Ok(row)
+    }
+
+    /// What makes the requests of a window, and is ready to begin.
+    fn supply<'w>(
+        &'w self,
+        place: WindowPlace<'w>,
+        prompts: &'w PromptMaker,
+        Books { tickets, desk }: &'w Books,
+        opened: &'w AtomicU64,
+        primed: &'w AtomicBool,
+    ) -> io::Result<Supply<'w>> {
+        let Arm { shared, plan, request, body, .. } = self.arm;
+        let min_duration = Nanos::from_secs_f64(plan.min_duration_s).unwrap_or(Nanos::ZERO);
+        let WindowPlace { index, cell, window, serial } = place;
+        let drop = plan.drop;
+        if let Cell::Sessions(load) = cell {
+            let conductor = Conductor {
+                request,
+                body,
+                prompts,
+                load,
+                index,
+                window,
+                serial,
+                drop,
+                min_duration,
+                opened,
+                shared,
+                tickets,
+                primed,
+            };
+            let conducting = conductor.with(load.sessions(&plan.workload)?, desk.tell_of_turns())?;
+            return Ok(Supply::Conducted(Box::new(conducting)));
+        }
+        let feeder = Feeder {
+            workload: &plan.workload,
+            request,
+            body,
+            prompts,
+            cell,
+            index,
+            shard: plan.shard,
+            window,
+            serial,
+            drop,
+            kept: plan.num_prompts,
+            min_duration,
+            opened,
+            shared,
+            tickets,
+        };
+        Ok(Supply::Listed { feeder, made: 0 })
     }
 
     /// To whoever looks on: which window is made ready, and what the recorder shall see of it.
@@ -541,9 +583,11 @@ impl Campaign<'_> {
             "window   {arm}{}/{} {}: {} requests, {failed} failed, {:.1} s{}",
             row.window + 1,
             self.arm.plan.windows,
-            match row.load.model {
-                LoadModel::Closed => format!("at concurrency {}", row.slots),
-                LoadModel::Open | LoadModel::Trace => terminal::load(&row.load),
+            match row.load {
+                window::Load { model: LoadModel::Closed, sessions: None, .. } => {
+                    format!("at concurrency {}", row.slots)
+                }
+                _ => terminal::load(&row.load),
             },
             row.rows,
             (row.closed - row.opened) as f64 / 1e9,

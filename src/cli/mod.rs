@@ -104,6 +104,10 @@ const RUN_EXAMPLES: &str = "Examples:
   tarebench run --base-url http://gpu-7:8000 --request-rate 5 --arrivals spike:4x/10s@30s --min-duration 60
   tarebench run --base-url http://gpu-7:8000 --stages 60s@5,120s@20 --shard 2/4
       a rate that changes over time; and one sent from four hosts, of which this is the second
+  tarebench run --base-url http://gpu-7:8000 --sessions 2..6 --think-time exp:5s --max-concurrency 8,32
+      8, then 32 people who each lead one conversation after another; each turn carries the replies before it
+  tarebench run --base-url http://gpu-7:8000 --chain 10 --tool-time lognormal:1s/0.5s --session-rate 0.5
+      an agent's tasks of ten dependent calls, of which one begins every two seconds in the mean, whatever the server does
   zcat day.csv.gz | tarebench run --base-url http://gpu-7:8000 --trace - --time-scale 1,2
       captured traffic with its own times and lengths, as it was and twice as fast
   tarebench run --config campaign.toml --seed 8

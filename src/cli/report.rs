@@ -10,6 +10,8 @@ pub(super) const EXAMPLES: &str = "Examples:
   tarebench report runs/2026-11-29T18-22-55-campaign --out page.html
   tarebench report runs/before runs/after
       side by side, load by load; what of it is a claim says tarebench compare
+  tarebench report runs/2026-11-29T19-05-12-saturation --out search.html
+      of a search by tarebench saturate
 
 Exit status: 0; 1 when there is no report: box 1, 2 or 3 is empty (nothing was answered, the counts do not close, or
 requests.jsonl is missing), so that nobody could check a figure. Of several, such a run stands without figures. 2 wrong
@@ -36,7 +38,7 @@ pub enum ReportFormat {
 /// Flags of `report`.
 #[derive(Clone, Debug, Args)]
 pub struct ReportArgs {
-    /// Run directory; several stand side by side, at most eight
+    /// Run directory, or that of a search by saturate; several runs stand side by side, at most eight
     #[arg(required = true, value_name = "DIR")]
     pub dirs: Vec<PathBuf>,
     /// How it is printed [default: terminal; html where --out ends in .html, markdown where it ends in .md]

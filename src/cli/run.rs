@@ -233,6 +233,37 @@ run_args! {
     #[arg(long, value_name = "I/N", help_heading = "Load")]
     shard: Option<String>,
 
+    /// Conversations of so many turns, 4 or 2..6 (each number as likely): each turn sends what was said before, the replies
+    /// as the server gave them, and a new message of --workload. --max-concurrency is then the number of users, who lead
+    /// one conversation after another [default then: 1,4,16]
+    #[arg(long, value_name = "TURNS", help_heading = "Sessions")]
+    sessions: Option<String>,
+    /// Tasks of an agent: so many calls, 10 or 5..15, each needing the reply before, as in --sessions. --max-concurrency is
+    /// then the number of agents [default then: 1,4,16]
+    #[arg(long, value_name = "CALLS", help_heading = "Sessions")]
+    chain: Option<String>,
+    /// --sessions: how long a user takes from the end of a reply to the next turn: 2s, exp:2s (mean), uniform:1s..3s or
+    /// lognormal:2s/1s (mean/standard deviation), drawn for each turn [default: none, the next turn is sent at once]
+    #[arg(long, value_name = "TIME", help_heading = "Sessions")]
+    think_time: Option<String>,
+    /// --sessions: a turn is due every so often from the start of its conversation, however long replies take; it is sent
+    /// when it is due and the reply before is in. In place of --think-time
+    #[arg(long, value_name = "TIME", help_heading = "Sessions")]
+    turn_every: Option<String>,
+    /// --chain: how long an agent's tools take between a reply and the next call, as in --think-time [default: none]
+    #[arg(long, value_name = "TIME", help_heading = "Sessions")]
+    tool_time: Option<String>,
+    /// Sessions kept in each window [default: 30]
+    #[arg(long, value_name = "N", help_heading = "Sessions")]
+    num_sessions: Option<u64>,
+    /// Warm-up sessions before them, dropped by id [default: 2]
+    #[arg(long, value_name = "N", help_heading = "Sessions")]
+    drop_sessions: Option<u64>,
+    /// Sessions begin at times drawn before the run, so many a second (a Poisson process; --burstiness changes its shape),
+    /// however many are under way, in place of users; a list gives several load points, inf: all at once
+    #[arg(long, value_name = "R,..", help_heading = "Sessions")]
+    session_rate: Option<List<f64>>,
+
     /// Replay captured traffic with its own times and lengths: CSV or JSON Lines; - reads standard input, once. Every
     /// request of it, unless --num-prompts is given; --max-concurrency is a cap
     #[arg(long, value_name = "FILE", help_heading = "Trace")]
@@ -337,6 +368,9 @@ run_args! {
     /// Rest between one round of all load points and the next [default: 0]
     #[arg(long, value_name = "SECONDS", help_heading = "Protocol")]
     gap_between_windows: Option<f64>,
+    /// Rest before each load point, also within a round; between rounds the longer of the two counts [default: 0]
+    #[arg(long, value_name = "SECONDS", help_heading = "Protocol")]
+    gap_between_cells: Option<f64>,
     /// Go on past the number of prompts until a window has lasted so long; in open loop the schedule goes on by the same
     /// law, all at once stays as it is [default: 0; 2 against the built-in mock]
     #[arg(long, value_name = "SECONDS", help_heading = "Protocol")]

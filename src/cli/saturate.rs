@@ -11,6 +11,8 @@ pub(super) const EXAMPLES: &str = "Examples:
   tarebench saturate --goodput e2e:20000 --over concurrency --from 8 --to 512 --base-url http://gpu-7:8000
   tarebench saturate --goodput ttft:500 --points 25,50,75,90 --declare 'price=3.2 USD/h' --base-url http://gpu-7:8000
       and then windows at 25, 50, 75 and 90 % of that rate, and what a million tokens cost there
+  tarebench saturate --goodput ttft:500 --over concurrency --sessions 2..6 --think-time exp:5s --base-url http://gpu-7:8000
+      how many people can talk to it at once; goals are of each turn
   tarebench verify runs/2026-11-29T18-22-55-saturation
       every window from its rows, and the search and saturation.json from the windows
 
@@ -36,7 +38,7 @@ or misses the goals, or the client ended before the server; 130 interrupted, eve
 pub enum Over {
     /// Requests/s, open loop.
     Rate,
-    /// Requests in flight, closed loop.
+    /// Requests in flight, closed loop; with --sessions or --chain users.
     Concurrency,
 }
 

@@ -3,6 +3,7 @@
 pub mod calibrate;
 pub mod campaign_report;
 pub mod compare;
+pub mod config_file;
 pub mod console;
 pub mod decode;
 pub mod export;

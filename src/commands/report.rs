@@ -12,10 +12,13 @@ use tarebench::disclosure::directory::Disclosed;
 use tarebench::evidence::{self, Evidence};
 use tarebench::report::side_by_side::{self, Campaign};
 use tarebench::report::{self, terminal};
+use tarebench::saturate;
+use tarebench::saturate::document::Document;
 
 /// A report again from the files of a run, or several side by side; the exit status.
 pub fn report(args: &ReportArgs) -> anyhow::Result<u8> {
     match &args.dirs[..] {
+        [dir] if saturate::is_search(dir) => of_search(args, dir),
         [dir] => of_one(args, dir),
         dirs => match side_by_side::check(dirs) {
             Ok(()) => of_several(args),
@@ -49,6 +52,18 @@ fn of_one(args: &ReportArgs, dir: &Path) -> anyhow::Result<u8> {
             let (truth, canary) = (of(evidence::LOAD)?, of(evidence::CANARY)?);
             on_terminal(&run, &disclosed.boxes, truth.as_ref(), canary.as_ref(), depth, color() && args.out.is_none())
         }
+    };
+    put(args, &text)
+}
+
+/// Of a search by `saturate`, searched again over the rows of its windows.
+fn of_search(args: &ReportArgs, dir: &Path) -> anyhow::Result<u8> {
+    let document = Document::of_directory(dir)?;
+    let text = match format(args) {
+        _ if args.json => document.to_json()?,
+        ReportFormat::Markdown => report::saturation::markdown(&document),
+        ReportFormat::Html => report::html::of_search(&document),
+        ReportFormat::Terminal => report::saturation::render(&document),
     };
     put(args, &text)
 }

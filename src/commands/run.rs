@@ -1,6 +1,7 @@
 //! `tarebench run`.
 
 use crate::commands::campaign_report::{Depth, on_terminal};
+use crate::commands::config_file;
 use crate::commands::console::{color, stop_on_signals, tell, usage};
 use crate::{INTERRUPTED, INVALID};
 use std::sync::atomic::Ordering;
@@ -11,20 +12,11 @@ use tarebench::report;
 
 /// Runs a campaign, or two in turns; the exit status.
 pub fn run(args: RunArgs) -> anyhow::Result<u8> {
-    let file = match &args.config {
-        None => RunArgs::default(),
-        Some(path) => {
-            let text = match std::fs::read_to_string(path) {
-                Ok(text) => text,
-                Err(error) => return Ok(usage(format!("--config {}: {error}", path.display()))),
-            };
-            match toml::from_str(&text) {
-                Ok(file) => file,
-                Err(error) => return Ok(usage(format!("--config {}: {error}", path.display()))),
-            }
-        }
+    let args = match config_file::completed(args) {
+        Ok(args) => args,
+        Err(words) => return Ok(usage(words)),
     };
-    let plan = match Plan::from_args(&args.over(file), |name| std::env::var(name).ok()) {
+    let plan = match Plan::from_args(&args, |name| std::env::var(name).ok()) {
         Ok(plan) => plan,
         Err(error) => return Ok(usage(error)),
     };

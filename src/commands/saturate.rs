@@ -1,10 +1,11 @@
 //! `tarebench saturate`.
 
+use crate::commands::config_file;
 use crate::commands::console::{stop_on_signals, tell, usage};
 use crate::{INTERRUPTED, INVALID};
+use std::io::IsTerminal;
 use std::sync::atomic::Ordering;
 use tarebench::campaign::Voice;
-use tarebench::cli::RunArgs;
 use tarebench::cli::saturate::SaturateArgs;
 use tarebench::report;
 use tarebench::saturate::settings::Settings;
@@ -12,15 +13,8 @@ use tarebench::saturate::settings::Settings;
 /// Searches; the exit status.
 pub fn saturate(args: SaturateArgs) -> anyhow::Result<u8> {
     let environment = |name: &str| std::env::var(name).ok();
-    let file: Result<RunArgs, String> = match &args.run.config {
-        None => Ok(RunArgs::default()),
-        Some(path) => std::fs::read_to_string(path)
-            .map_err(|e| e.to_string())
-            .and_then(|text| toml::from_str(&text).map_err(|e| e.to_string()))
-            .map_err(|words| format!("--config {}: {words}", path.display())),
-    };
-    let args = match file {
-        Ok(file) => SaturateArgs { run: args.run.clone().over(file), ..args },
+    let args = match config_file::completed(args.run.clone()) {
+        Ok(run) => SaturateArgs { run, ..args },
         Err(words) => return Ok(usage(words)),
     };
     let settings = match Settings::of(&args, environment) {
@@ -39,9 +33,12 @@ pub fn saturate(args: SaturateArgs) -> anyhow::Result<u8> {
     if args.run.json {
         tell(&made.document.to_json()?);
     } else if !args.run.quiet {
-        tell(&format!("\n{}", report::saturation::render(&made.document)));
+        // where both go to one screen, the windows stand there already
+        let seen = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
+        let render = if seen { report::saturation::findings } else { report::saturation::render };
+        tell(&format!("\n{}", render(&made.document)));
         tell(&format!(
-            "\n{0}: saturation.json, report.md, a run directory a window; rebuild with: tarebench verify {0}\n",
+            "\n{0}: saturation.json, report.md, report.html, a run directory a window; rebuild with: tarebench verify {0}\n",
             made.dir.display()
         ));
     }

@@ -11,19 +11,28 @@ pub struct Course {
     windows: u32,
     /// Arms that take turns at each of them; 1 where there is one arm.
     arms: u32,
-    /// Rest before each round but the first.
-    gap: Nanos,
+    /// Rests between windows.
+    rests: Rests,
     /// Sum and number of the windows that were measured, by load point.
     measured: Vec<(u64, u64)>,
     /// Turns that have begun.
     begun: usize,
 }
 
+/// How long nothing is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rests {
+    /// Before each round but the first.
+    pub rounds: Nanos,
+    /// Before each other load point.
+    pub load_points: Nanos,
+}
+
 impl Course {
     /// Nothing has begun.
-    pub fn new(planned: Vec<Option<Nanos>>, windows: u32, arms: u32, gap: Nanos) -> Course {
+    pub fn new(planned: Vec<Option<Nanos>>, windows: u32, arms: u32, rests: Rests) -> Course {
         let measured = vec![(0, 0); planned.len()];
-        Course { planned, windows, arms, gap, measured, begun: 0 }
+        Course { planned, windows, arms, rests, measured, begun: 0 }
     }
 
     /// Load points.
@@ -71,9 +80,11 @@ impl Course {
     }
 
     fn rest_before(&self, turn: usize) -> Nanos {
-        let round = self.arms as usize * self.planned.len();
-        let rests = turn > 0 && round > 0 && turn.is_multiple_of(round);
-        if rests && turn < round * self.windows as usize { self.gap } else { Nanos::ZERO }
+        let (arms, round) = (self.arms as usize, self.arms as usize * self.planned.len());
+        if turn == 0 || turn >= round * self.windows as usize || !turn.is_multiple_of(arms) {
+            return Nanos::ZERO;
+        }
+        if turn.is_multiple_of(round) { self.rests.rounds } else { self.rests.load_points }
     }
 
     fn expected(&self, load_point: usize) -> Option<Nanos> {
@@ -90,9 +101,13 @@ mod tests {
         Nanos::from_secs(s)
     }
 
+    const fn rests(rounds: u64, load_points: u64) -> Rests {
+        Rests { rounds: s(rounds), load_points: s(load_points) }
+    }
+
     #[test]
     fn what_is_left_is_told_once_every_load_point_is_known() {
-        let mut course = Course::new(vec![None, Some(s(20))], 2, 1, s(30));
+        let mut course = Course::new(vec![None, Some(s(20))], 2, 1, rests(30, 0));
         course.begin();
         assert_eq!(course.left(), None, "nothing is known of the first");
         course.measured(0, s(8));
@@ -110,9 +125,9 @@ mod tests {
 
     #[test]
     fn two_arms_run_each_window_twice() {
-        let mut course = Course::new(vec![Some(s(1)), Some(s(10))], 2, 2, s(100));
-        assert_eq!(course.left(), Some(s(2 + 20 + 100 + 2 + 20)));
+        let mut course = Course::new(vec![Some(s(1)), Some(s(10))], 2, 2, rests(100, 7));
+        assert_eq!(course.left(), Some(s(2 + 7 + 20 + 100 + 2 + 7 + 20)), "they follow each other without a rest");
         (0..3).for_each(|_| course.begin());
-        assert_eq!(course.left(), Some(s(10 + 100 + 22)));
+        assert_eq!(course.left(), Some(s(10 + 100 + 22 + 7)));
     }
 }

@@ -101,7 +101,11 @@ impl Seen {
             self.flown = (self.flown.0.saturating_add(to - from), self.flown.1 + 1);
         }
         let counts = row.outcome == Outcome::Ok && row.phase == Phase::Measured;
-        if let (Some(late), Some(action), Some((_, end))) = (&mut self.late, definitions::first_action(row), flight) {
+        // a turn that follows a reply has no schedule to be late for
+        let follows = row.session.as_ref().is_some_and(|turn| turn.after.is_some());
+        if let (Some(late), Some(action), Some((_, end)), false) =
+            (&mut self.late, definitions::first_action(row), flight, follows)
+        {
             let free = self.slots.take(row.trace_id, end);
             if counts {
                 put(late, definitions::lateness(row.due, action, free));
@@ -176,6 +180,7 @@ mod tests {
     use super::*;
     use crate::analysis::definitions::load::slots_free;
     use crate::analysis::specimen::{failed, request};
+    use crate::rundir::row::Turn;
 
     const OPEN: Watched = Watched { streamed: true, scheduled: true, cap: None, hosts: 1 };
 
@@ -195,6 +200,26 @@ mod tests {
         seen.take(&one);
         assert!(seen.sight().latency.and_then(|l| l.p99).is_some_and(close), "a hundred have a p99");
         assert!(sight.late.is_some() && sight.mean_flight.is_some());
+        let turn = Turn {
+            id: 0,
+            turn: 1,
+            turns: 2,
+            user: None,
+            after: Some(5),
+            pause: 0,
+            message_tokens: 1,
+            reply_sha256: None,
+        };
+        let mut turns = Seen::of(OPEN);
+        for after in [None, Some(5)] {
+            turns.take(&Row { session: Some(Turn { after, ..turn.clone() }), ..one.clone() });
+        }
+        let sight = turns.sight();
+        assert_eq!(
+            (sight.latency.map(|l| l.n), sight.late.map(|l| l.n)),
+            (Some(2), Some(1)),
+            "a later turn is not late"
+        );
         seen.take(&Row { phase: Phase::Warmup, ..one.clone() });
         seen.take(&failed(one.clone(), "timeout"));
         let sight = seen.sight();

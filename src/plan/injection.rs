@@ -50,8 +50,12 @@ pub(super) fn prepared(args: &RunArgs) -> Result<Option<RunArgs>, BadPlan> {
     if spikes > 1 {
         return together("--inject spike", "a load has one spike; leave the other out");
     }
-    let loads =
-        args.max_concurrency.is_some() || args.arrivals.is_some() || args.stages.is_some() || args.trace.is_some();
+    let sessions = args.sessions.is_some() || args.chain.is_some();
+    let loads = args.max_concurrency.is_some()
+        || args.arrivals.is_some()
+        || args.stages.is_some()
+        || args.trace.is_some()
+        || sessions;
     if args.request_rate.is_none() && !loads && args.profile.is_none() {
         more.request_rate = Some(List(vec![RATE]));
     }

@@ -132,8 +132,17 @@ impl Arrivals {
     }
 }
 
-fn burstiness(got: f64) -> BadPlan {
+pub(super) fn burstiness(got: f64) -> BadPlan {
     range("--burstiness", "from 0.01 to 1,000,000, or inf", got)
+}
+
+/// `--max-concurrency`.
+pub(super) fn caps(args: &RunArgs) -> Result<Option<&[u32]>, BadPlan> {
+    let caps = args.max_concurrency.as_ref().map(|list| list.0.as_slice());
+    match caps.unwrap_or_default().iter().find(|n| !(1..=MAX_CONCURRENCY).contains(*n)) {
+        Some(bad) => Err(range("--max-concurrency", "a list of numbers from 1 to 100,000 (0 would send nothing)", bad)),
+        None => Ok(caps),
+    }
 }
 
 /// The load points: concurrencies alone, rates or speeds of a trace alone, or all pairs of one of these and caps.
@@ -143,10 +152,7 @@ pub(super) fn cells(
     captured: Option<&Captured>,
     extent: Extent,
 ) -> Result<Vec<Cell>, BadPlan> {
-    let caps = args.max_concurrency.as_ref().map(|list| list.0.as_slice());
-    if let Some(bad) = caps.unwrap_or_default().iter().find(|n| !(1..=MAX_CONCURRENCY).contains(*n)) {
-        return Err(range("--max-concurrency", "a list of numbers from 1 to 100,000 (0 would send nothing)", bad));
-    }
+    let caps = caps(args)?;
     if let Some(captured) = captured {
         return trace::cells(args, captured, caps, extent.shard);
     }

@@ -3,11 +3,13 @@
 mod goals;
 mod injection;
 mod load;
+mod sessions;
 mod target;
 mod trace;
 mod work;
 
 pub use load::Interleave;
+pub use sessions::Sessions;
 pub use target::{MetricsWords, TargetWords, key_policy, secrets};
 
 use crate::cli::{Arm, Connection, Profile, Proof, RunArgs, Stamps, Switch};
@@ -29,6 +31,7 @@ use goals::goals;
 use load::{Arrivals, cells, interleave, shard};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use sessions::Asked;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -103,8 +106,14 @@ pub struct Plan {
     pub num_prompts: u64,
     /// Dropped before them.
     pub drop: u64,
+    /// Where requests are turns of sessions: how many of these; `num_prompts` and `drop` are their turns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<Sessions>,
     /// Rest between rounds.
     pub gap_between_windows_s: f64,
+    /// Rest before each load point, also within a round; between rounds the longer of the two counts.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub gap_between_cells_s: f64,
     /// A window goes on until it has lasted so long.
     pub min_duration_s: f64,
     /// `temperature`.
@@ -152,7 +161,7 @@ pub struct Plan {
     /// Declared, not measured.
     pub declared: BTreeMap<String, String>,
     #[serde(skip)]
-    /// Mean prompt length asked for in a window, in tokens.
+    /// Mean prompt length asked for in a window, in tokens; of turns that of their own messages.
     pub mean_prompt_tokens: f64,
     #[serde(skip)]
     /// Mean output length asked for in a window, in tokens.
@@ -314,12 +323,18 @@ fn seconds(flag: &'static str, value: Option<f64>, default: f64, zero: bool) -> 
     span.map(|n| (s, n)).ok_or_else(|| range(flag, allowed, s))
 }
 
+/// What nobody asked for is not in the plan: its hash stays what it was.
+fn is_zero(s: &f64) -> bool {
+    *s == 0.0
+}
+
 impl Plan {
     /// The plan behind the flags. `environment` looks up variables.
     ///
     /// # Errors
     /// [`BadPlan`] names the flag.
     pub fn from_args(args: &RunArgs, environment: impl Fn(&str) -> Option<String>) -> Result<Plan, BadPlan> {
+        let asked = Asked::of(args)?;
         let prepared = injection::prepared(args)?;
         let args = prepared.as_ref().unwrap_or(args);
         let built_in = args.base_url.is_none();
@@ -348,18 +363,34 @@ impl Plan {
         let num_prompts = captured.as_ref().map_or(num_prompts, |captured| captured.requests - drop);
         let workload = match &captured {
             Some(captured) => work::replayed(args, captured)?,
-            None => workload(args, Api::of_endpoint(&endpoint), shortened, drop, num_prompts)?,
+            None => {
+                let (parts, turns) = match &asked {
+                    Some(asked) => ((asked.drop, asked.kept), Some(asked.law.turns)),
+                    None => ((drop, num_prompts), None),
+                };
+                workload(args, Api::of_endpoint(&endpoint), shortened, parts, turns)?
+            }
         };
+        let survey = asked.as_ref().map(|asked| asked.survey(&workload)).transpose()?;
+        // of sessions, their turns: those of the dropped ones have the first ids
+        let (drop, num_prompts) =
+            survey.as_ref().map_or((drop, num_prompts), |s| (s.dropped_turns, s.turns - s.dropped_turns));
         let (gap_between_windows_s, _) = seconds("--gap-between-windows", args.gap_between_windows, 0.0, true)?;
+        let (gap_between_cells_s, _) = seconds("--gap-between-cells", args.gap_between_cells, 0.0, true)?;
         // a schedule with an end is as long as it is
         let goes_on = of_schedule.is_none() && captured.is_none();
         let (min_duration_s, min_duration) =
             seconds("--min-duration", args.min_duration, if goes_on && shortened { 2.0 } else { 0.0 }, true)?;
-        let (mean_prompt_tokens, mean_output_tokens) =
-            workload.mean_lengths(drop, num_prompts).map_err(BadWorkload::from)?;
+        let (mean_prompt_tokens, mean_output_tokens) = match &survey {
+            Some(survey) => (survey.mean_message_tokens, survey.mean_output_tokens),
+            None => workload.mean_lengths(drop, num_prompts).map_err(BadWorkload::from)?,
+        };
         let shard = shard(args, arrivals.is_some() || captured.is_some())?;
         let extent = Extent { seed, at_least: drop + num_prompts, until: min_duration, mean_output_tokens, shard };
-        let cells = cells(args, arrivals.as_ref(), captured.as_ref(), extent)?;
+        let cells = match asked.as_ref().zip(survey.as_ref()) {
+            Some((asked, survey)) => asked.cells(args, &workload, survey, min_duration)?,
+            None => cells(args, arrivals.as_ref(), captured.as_ref(), extent)?,
+        };
         if let Some(shard) = shard.filter(|shard| shard.share(drop + num_prompts) == shard.share(drop)) {
             return Err(BadPlan::EmptyShard { shard, requests: drop + num_prompts, drop });
         }
@@ -405,11 +436,21 @@ impl Plan {
             cells,
             shard,
             windows,
-            trace_hash: workload.trace_hash(drop, num_prompts).map_err(BadWorkload::from)?,
+            trace_hash: match &survey {
+                Some(survey) => survey.hash.clone(),
+                None => workload.trace_hash(drop, num_prompts).map_err(BadWorkload::from)?,
+            },
+            sessions: asked.zip(survey).map(|(asked, survey)| Sessions {
+                law: asked.law,
+                num_sessions: asked.kept,
+                drop_sessions: asked.drop,
+                survey,
+            }),
             workload,
             num_prompts,
             drop,
             gap_between_windows_s,
+            gap_between_cells_s,
             min_duration_s,
             temperature,
             top_p,
@@ -490,6 +531,7 @@ impl Plan {
             ("what is done on purpose".to_owned(), self.injections.is_empty()),
             ("other request fields".to_owned(), self.extra_body.is_empty() && !self.ignore_eos),
             (format!("windows of at least {} s", self.min_duration_s), self.min_duration_s == 0.0),
+            (format!("rests of {} s between loads", self.gap_between_cells_s), self.gap_between_cells_s == 0.0),
         ];
         let differences: Vec<String> = same.into_iter().filter(|(_, same)| !same).map(|(words, _)| words).collect();
         match differences.is_empty() {
@@ -506,7 +548,7 @@ impl Plan {
     /// What decides which requests and windows count, fixed before the first request: the drop rule, the numbers, what
     /// invalidates a window or ends the run, and the goals.
     pub fn rules(&self) -> Value {
-        json!({
+        let mut rules = json!({
             "drop": self.drop,
             "num_prompts": self.num_prompts,
             "windows": self.windows,
@@ -514,7 +556,12 @@ impl Plan {
             "max_failed": self.max_failed,
             "stop_at_failed": self.stop_at_failed,
             "goals": self.goals,
-        })
+        });
+        // what counts are whole sessions: their numbers decide those of the requests
+        if let Some(sessions) = &self.sessions {
+            rules["sessions"] = json!(sessions);
+        }
+        rules
     }
 
     /// SHA-256 of `rules` as they are written, hex.
@@ -529,6 +576,17 @@ impl Plan {
         Some(Plan { base_url: url.clone(), target, interleave: None, ..self.clone() })
     }
 
+    /// Rest before a window at load point `cell` of round `window`; none before the first.
+    pub fn rest_before(&self, window: u32, cell: usize) -> Nanos {
+        let s = match (window, cell) {
+            (0, 0) => 0.0,
+            (_, 0) => self.gap_between_windows_s.max(self.gap_between_cells_s),
+            _ => self.gap_between_cells_s,
+        };
+        // checked when the plan was made
+        Nanos::from_secs_f64(s).unwrap_or(Nanos::ZERO)
+    }
+
     /// The order of the windows of two arms, from the plan's seed. None: there is one arm only.
     pub fn sequence(&self) -> Option<Sequence> {
         let order = self.interleave.as_ref()?.order;
@@ -540,6 +598,15 @@ impl Plan {
         let of_window =
             |cell: &Cell| cell.requests().map_or(self.num_prompts, |requests| requests.saturating_sub(self.drop));
         self.cells.iter().map(of_window).max().unwrap_or(self.num_prompts)
+    }
+
+    /// Measured sessions of the longest window, without those of `--min-duration` where users lead them.
+    pub fn most_measured_sessions(&self) -> u64 {
+        let of_window = |cell: &Cell| match cell {
+            Cell::Sessions(load) => load.planned - load.drop,
+            Cell::Closed { .. } | Cell::Open(_) | Cell::Trace(_) => 0,
+        };
+        self.cells.iter().map(of_window).max().unwrap_or(0)
     }
 
     /// Most connections at once.
@@ -842,6 +909,23 @@ mod tests {
             |a| a.stop_at_failed = Some(5),
         ];
         assert!(others.into_iter().all(|change| Plan::rules_hash(&rules(change)) != hash));
+    }
+
+    #[test]
+    fn load_points_and_rounds_are_rested_before() {
+        let of = |windows: f64, cells: f64| {
+            let plan = plan(|a| (a.gap_between_windows, a.gap_between_cells) = (Some(windows), Some(cells)));
+            let plan = plan.expect("ok");
+            [(0, 0), (0, 1), (1, 0), (1, 2)].map(|(window, cell)| plan.rest_before(window, cell).secs_f64())
+        };
+        assert_eq!(of(30.0, 0.0), [0.0, 0.0, 30.0, 0.0]);
+        assert_eq!(of(30.0, 5.0), [0.0, 5.0, 30.0, 5.0]);
+        assert_eq!(of(0.0, 5.0), [0.0, 5.0, 5.0, 5.0]);
+        let hash = |s: Option<f64>| plan(|a| a.gap_between_cells = s).expect("ok").hash("m");
+        assert_eq!(hash(None), hash(Some(0.0)));
+        assert_ne!(hash(None), hash(Some(1.0)));
+        let bad = plan(|a| a.gap_between_cells = Some(-1.0)).expect_err("refused").to_string();
+        assert!(bad.starts_with("--gap-between-cells must be"), "{bad}");
     }
 
     #[test]

@@ -21,10 +21,17 @@ pub(super) fn tokenizer(path: &Path) -> Result<Tokenizer, BadPlan> {
 }
 
 /// The workload; `shortened` where lengths that nobody asked for are a tenth, `drop` requests are its warm-up.
-pub(super) fn workload(args: &RunArgs, api: Api, shortened: bool, drop: u64, kept: u64) -> Result<Workload, BadPlan> {
+/// With `turns`, requests are so many turns of sessions, and `drop` and `kept` are numbers of these.
+pub(super) fn workload(
+    args: &RunArgs,
+    api: Api,
+    shortened: bool,
+    (drop, kept): (u64, u64),
+    turns: Option<[u32; 2]>,
+) -> Result<Workload, BadPlan> {
     let cache = cache(args)?;
     let form = prompt_form(args, api)?;
-    let lengths = lengths(args, api, cache)?;
+    let lengths = lengths(args, api, cache, turns)?;
     // a length that was typed, or counted somewhere, is meant
     let is_default = matches!(lengths, Lengths::SeedMix { .. } | Lengths::Random { .. });
     let scale = args.length_scale.unwrap_or(if shortened && is_default { 0.1 } else { 1.0 });
@@ -76,7 +83,7 @@ fn prompt_form(args: &RunArgs, api: Api) -> Result<PromptForm, BadPlan> {
     }
 }
 
-fn lengths(args: &RunArgs, api: Api, cache: Cache) -> Result<Lengths, BadPlan> {
+fn lengths(args: &RunArgs, api: Api, cache: Cache, turns: Option<[u32; 2]>) -> Result<Lengths, BadPlan> {
     let given = args.workload.as_deref().unwrap_or("seed-mix");
     let (name, rest) = given.split_once(':').map_or((given, None), |(name, rest)| (name, Some(rest)));
     let of_file = matches!(name, "histogram" | "sharegpt" | "jsonl" | "custom");
@@ -125,13 +132,17 @@ fn lengths(args: &RunArgs, api: Api, cache: Cache) -> Result<Lengths, BadPlan> {
             Ok(Lengths::Uniform { input, output })
         }
         "histogram" => Ok(Lengths::Histogram(Histogram::open(&path()?).map_err(BadWorkload::from)?)),
-        "sharegpt" => Ok(Lengths::ShareGpt(Dataset::open(&path()?, Format::ShareGpt).map_err(BadWorkload::from)?)),
+        "sharegpt" => {
+            let format = turns.map_or(Format::ShareGpt, Format::ShareGptSessions);
+            Ok(Lengths::ShareGpt(Dataset::open(&path()?, format).map_err(BadWorkload::from)?))
+        }
         "jsonl" | "custom" => {
             let field = match api {
                 Api::Chat => PromptField::Messages,
                 Api::Completions => PromptField::Prompt,
             };
-            let format = Format::Jsonl(Wanted { field, marked: cache != Cache::AsIs });
+            let single = Format::Jsonl(Wanted { field, marked: cache != Cache::AsIs });
+            let format = turns.map_or(single, Format::JsonlSessions);
             Ok(Lengths::Jsonl(Dataset::open(&path()?, format).map_err(BadWorkload::from)?))
         }
         _ => Err(BadWorkload::Unknown(given.to_owned()).into()),
@@ -147,7 +158,7 @@ mod tests {
         let mut args = RunArgs::default();
         change(&mut args);
         let api = Api::of_endpoint(args.endpoint.as_deref().unwrap_or("/v1/chat/completions"));
-        workload(&args, api, true, 2, 10).map_err(|e| e.to_string())
+        workload(&args, api, true, (2, 10), None).map_err(|e| e.to_string())
     }
 
     fn named(name: &str) -> Result<Workload, String> {

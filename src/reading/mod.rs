@@ -3,6 +3,7 @@
 
 pub mod content;
 pub mod outcome;
+pub mod turns;
 
 pub use outcome::FailureClass;
 
@@ -86,6 +87,7 @@ struct Dispatched {
 #[derive(Default)]
 pub struct Reading {
     keep_text: bool,
+    closed: bool,
     // the current read, head, event
     read: Option<ReadStamp>,
     trailing: bool,
@@ -310,14 +312,46 @@ impl Reading {
 
     /// Everything is in: the row.
     pub fn finish(mut self, finished: &Finished, asked: &Asked, place: Place<'_>, map: &ClockMap) -> FinishedRow {
-        self.close_read();
-        if !asked.streamed && self.status().is_some_and(|s| (200..300).contains(&s)) {
-            self.read_document();
-        }
+        self.close(asked.streamed);
         let mut on_axis = OnAxis { map, place, out_of_order: 0 };
         let outcome = self.outcome(finished, asked, place.secret);
         let row = self.row(finished, asked, outcome, &mut on_axis);
         FinishedRow { row, out_of_order: on_axis.out_of_order, text: self.texts.remove(&0).unwrap_or_default() }
+    }
+
+    /// What its row will say of the outcome, as soon as everything is in.
+    pub fn outcome_of(&mut self, finished: &Finished, asked: &Asked) -> Outcome {
+        self.close(asked.streamed);
+        self.outcome(finished, asked, None).0
+    }
+
+    /// The read that ended the reply, when one did. Once everything is in.
+    pub fn end(&self) -> Option<ReadStamp> {
+        self.end.map(|end| end.read)
+    }
+
+    /// Tokens as the server counted them, prompt and completion. Once everything is in.
+    pub fn counted_tokens(&self) -> (Option<u64>, Option<u64>) {
+        (self.usage.prompt, self.completion().0)
+    }
+
+    /// Nothing more comes. Said again, it does nothing.
+    fn close(&mut self, streamed: bool) {
+        if std::mem::replace(&mut self.closed, true) {
+            return;
+        }
+        self.close_read();
+        if !streamed && self.status().is_some_and(|s| (200..300).contains(&s)) {
+            self.read_document();
+        }
+    }
+
+    fn completion(&self) -> (Option<u64>, Option<TokensSource>) {
+        match (self.usage.completion, self.all_have_ids) {
+            (Some(n), _) => (Some(n), Some(TokensSource::Usage)),
+            (None, true) => (Some(self.token_ids), Some(TokensSource::TokenIds)),
+            (None, false) => (None, None),
+        }
     }
 
     /// A reply that is one document is one event at the end of its body.
@@ -428,11 +462,7 @@ impl Reading {
         (outcome, error): (Outcome, Option<RowError>),
         axis: &mut OnAxis<'_>,
     ) -> Row {
-        let (completion, source) = match (self.usage.completion, self.all_have_ids) {
-            (Some(n), _) => (Some(n), Some(TokensSource::Usage)),
-            (None, true) => (Some(self.token_ids), Some(TokensSource::TokenIds)),
-            (None, false) => (None, None),
-        };
+        let (completion, source) = self.completion();
         // a document is one event at its end: there is no first token to speak of
         let streamed = asked.streamed;
         let when = |stamp: Option<RawStamp>| stamp.filter(|_| streamed);

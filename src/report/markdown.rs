@@ -456,10 +456,15 @@ fn files(md: &mut String, disclosed: &Disclosed) {
     push(md, "\nEvery number above can be rebuilt from these files, offline: `tarebench verify DIR`.");
 }
 
-/// What a server or a file wrote must not break a table or become markup.
+/// What a server or a file wrote must not break a table or become markup, least of all a link or a picture.
 pub(super) fn cell_text(text: &str) -> String {
     let text = text.replace(['\n', '\r'], " ");
-    legible(&text).replace('|', "\\|").replace('<', "&lt;").replace('`', "'")
+    legible(&text)
+        .replace('|', "\\|")
+        .replace('<', "&lt;")
+        .replace('`', "'")
+        .replace("](", "]\\(")
+        .replace("][", "]\\[")
 }
 
 fn push(md: &mut String, line: &str) {
@@ -477,7 +482,7 @@ mod tests {
     fn the_report_holds_what_it_must() {
         let dir = tempfile::tempdir().unwrap();
         let mut specimen = Specimen::two_windows();
-        specimen.plan["environment"]["kernel"] = "6.12 | <b>`x`".into();
+        specimen.plan["environment"]["kernel"] = "6.12 | <b>`x` ![y](http://z)".into();
         specimen.write(dir.path());
         let text = of_directory(dir.path(), &summarise(dir.path()).unwrap()).unwrap();
         let expected = [
@@ -487,7 +492,7 @@ mod tests {
             "| ttft | net | 27 | 5.00 ms | 5.00 ms (5.00..5.00 ms) | 5.00 ms | 5.00 ms | n<100 | n<1,000 | 5.00 ms |",
             "n too small for an interval, so no claim: p90 p95 of ttft, ttfo, e2e, ",
             "- `ttft.gross=first_token.seen-submit`",
-            "| kernel | 6.12 \\| &lt;b>'x' |",
+            "| kernel | 6.12 \\| &lt;b>'x' ![y]\\(http://z) |",
             "`tarebench verify DIR`",
             "| gate | scope | state | figure | warn | void | withholds | in words |",
             "| run_queue | worker 0 | ok | 0.003 share | 0.010 | 0.050 | gross, due | worker 0 waited for its core",

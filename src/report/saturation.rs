@@ -13,7 +13,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 /// Columns of the table.
-const COLUMNS: [&str; 11] =
+pub(super) const COLUMNS: [&str; 11] =
     ["load", "offered", "achieved", "ok/s", "ttft p50", "p95", "p99", "tpot p50", "share", "95 % interval", "answer"];
 /// Their widths on a terminal; the last one is as wide as it is.
 const WIDTHS: [usize; 10] = [8, 8, 9, 7, 10, 10, 10, 9, 6, 14];
@@ -40,7 +40,8 @@ pub fn announcement(settings: &Settings, dir: &Path) -> String {
     )
 }
 
-fn goals(settings: &Settings) -> String {
+/// The goals in words.
+pub(super) fn goals(settings: &Settings) -> String {
     let asked = &settings.goals;
     let limits: Vec<String> = asked.request.iter().map(|(m, ms)| format!("{} {}", m.name(), latency(*ms))).collect();
     let request = format!("{} of requests keep to {}", percent(Some(asked.share)), limits.join(", "));
@@ -89,7 +90,8 @@ fn row(cells: &[String; 11], widths: &[usize; 10]) -> String {
     text
 }
 
-fn cells(f: &Figures) -> [String; 11] {
+/// A window's cells under [`COLUMNS`].
+pub(super) fn cells(f: &Figures) -> [String; 11] {
     let at_least = |words: String| match f.over_saturated {
         Some(_) if words.ends_with('s') && words != "-" => format!(">{words}"),
         _ => words,
@@ -158,7 +160,17 @@ pub fn over_saturated(g: &Growth) -> String {
 /// The whole of it for a terminal.
 pub fn render(document: &Document) -> String {
     let mut text = heading(&document.settings) + "\n";
-    for figures in document.steps.iter().chain(&document.points) {
+    for figures in &document.steps {
+        text += &(line(figures) + "\n");
+    }
+    text + &findings(document)
+}
+
+/// What comes after the windows of the search, which were shown as they were run: those at shares of the optimum, and
+/// what was found.
+pub fn findings(document: &Document) -> String {
+    let mut text = String::new();
+    for figures in &document.points {
         text += &(line(figures) + "\n");
     }
     text.push('\n');
@@ -192,11 +204,8 @@ fn filled(first: &str, words: &str) -> String {
 }
 
 /// What was found, in sentences that begin with a name.
-fn sentences(document: &Document) -> Vec<String> {
-    let unit = match document.settings.over {
-        Over::Rate => "requests/s",
-        Over::Concurrency => "in flight",
-    };
+pub(super) fn sentences(document: &Document) -> Vec<String> {
+    let unit = unit(document);
     let mut all = Vec::new();
     all.push(match &document.optimum {
         Some(found) => optimum(document, found, unit),
@@ -336,24 +345,11 @@ pub fn markdown(document: &Document) -> String {
         let cells = cells(figures).map(|cell| escaped(&cell));
         let _ = writeln!(text, "| {} | {} |", cells.join(" | "), figures.dir);
     }
-    let ttft = match document.settings.over {
-        Over::Rate => "from due",
-        Over::Concurrency => "gross",
-    };
-    let _ = writeln!(
-        text,
-        "\nttft is {ttft}, tpot gross. share: of the kept requests those that met the goals, in %. `one`: one request at a \
-         time, to start from. `over` and `>`: the load is over-saturated, and latencies are lower bounds. `open`: the \
-         interval straddles the goal. `client`: the client was not fit to measure it.\n"
-    );
-    let notes = document.steps.iter().chain(&document.points).flat_map(|f| {
-        let growth = f.over_saturated.as_ref().map(over_saturated);
-        let client = f.client.iter().map(|words| format!("client: {}", printable(words, None)));
-        growth.into_iter().chain(client).map(|words| format!("- {}: {}", f.dir, escaped(&words)))
-    });
-    let notes: Vec<String> = notes.collect();
+    let _ = writeln!(text, "\n{}\n", legend(&document.settings));
+    let notes = notes(document);
     if !notes.is_empty() {
-        let _ = writeln!(text, "{}\n", notes.join("\n"));
+        let lines: Vec<String> = notes.iter().map(|(dir, words)| format!("- {dir}: {}", escaped(words))).collect();
+        let _ = writeln!(text, "{}\n", lines.join("\n"));
     }
     text += "## Rules\n\n";
     for rule in document.definitions.values() {
@@ -362,103 +358,54 @@ pub fn markdown(document: &Document) -> String {
     text
 }
 
+/// What the table's words mean.
+pub(super) fn legend(settings: &Settings) -> String {
+    let ttft = match settings.over {
+        Over::Rate => "from due",
+        Over::Concurrency => "gross",
+    };
+    format!(
+        "ttft is {ttft}, tpot gross. share: of the kept requests those that met the goals, in %. `one`: one request at a \
+         time, to start from. `over` and `>`: the load is over-saturated, and latencies are lower bounds. `open`: the \
+         interval straddles the goal. `client`: the client was not fit to measure it."
+    )
+}
+
+/// What there is to say of single windows, by their directory.
+pub(super) fn notes(document: &Document) -> Vec<(&str, String)> {
+    let of = |f: &'_ Figures| {
+        let growth = f.over_saturated.as_ref().map(over_saturated);
+        let client = f.client.iter().map(|words| format!("client: {}", printable(words, None)));
+        growth.into_iter().chain(client).collect::<Vec<_>>()
+    };
+    let windows = document.steps.iter().chain(&document.points);
+    windows.flat_map(|f| of(f).into_iter().map(|words| (f.dir.as_str(), words))).collect()
+}
+
+/// A load with its unit.
+pub(super) fn at(document: &Document, at: f64) -> String {
+    format!("{} {}", load(at), unit(document))
+}
+
+fn unit(document: &Document) -> &'static str {
+    match document.settings.over {
+        Over::Rate => "requests/s",
+        Over::Concurrency => "in flight",
+    }
+}
+
 fn escaped(words: &str) -> String {
     words.replace('|', "\\|")
 }
 
 #[cfg(test)]
+pub(super) mod specimen;
+
+#[cfg(test)]
 mod tests {
+    use super::specimen::{document, figures};
     use super::*;
-    use crate::analysis::saturation::points::{Knee, Saturation};
-    use crate::analysis::saturation::search::Bounds;
-    use crate::goals::Goals;
-
-    fn settings() -> Settings {
-        let goals = Goals::new(None, &["ttft:500".to_owned()]).expect("goals").expect("goals");
-        let bounds = Bounds { from: None, to: None, factor: 2.0, resolution: 0.05, whole: false, max_steps: 40 };
-        Settings {
-            over: Over::Rate,
-            bounds,
-            goals,
-            num_prompts: 400,
-            drop: 10,
-            step_duration_s: 11.0,
-            budget_s: 1800.0,
-            seed: 7,
-            points: Vec::new(),
-            price: None,
-        }
-    }
-
-    fn figures(load: f64, answer: Answer) -> Figures {
-        let column = |name: &str, p50_ms: Option<f64>| Percentiles {
-            column: name.to_owned(),
-            n: 400,
-            p50_ms,
-            p95_ms: p50_ms.map(|ms| ms * 2.0),
-            p99_ms: p50_ms.map(|ms| ms * 3.0),
-        };
-        Figures {
-            dir: format!("steps/00-climb-{load}"),
-            cell: 0,
-            window: 0,
-            purpose: Some(Purpose::Climb),
-            load: Some(load),
-            attempt: 0,
-            offered_rps: Some(load),
-            achieved_rps: Some(load),
-            requests_per_s: Some(load),
-            output_tokens_per_s: Some(load * 25.0),
-            total_tokens_per_s: Some(load * 75.0),
-            in_flight_max: 12,
-            kept: 400,
-            ok: 400,
-            ttft: column("due", Some(40.0)),
-            ttft_net: column("net", Some(39.0)),
-            tpot: column("gross", None),
-            e2e_mean_ms: Some(100.0),
-            goodput: Some(1.0),
-            goodput_ci: Some([0.9908, 1.0]),
-            answer,
-            why: String::new(),
-            over_saturated: None,
-            ended_early: false,
-            client: Vec::new(),
-        }
-    }
-
-    fn document() -> Document {
-        Document {
-            schema: String::new(),
-            tarebench: "0".to_owned(),
-            started_at: "then".to_owned(),
-            settings: settings(),
-            steps: vec![figures(64.0, Answer::Meets)],
-            points: Vec::new(),
-            optimum: Some(Optimum {
-                load: 76.2,
-                windows: 2,
-                missed_at: Some(79.1),
-                open_at: Vec::new(),
-                requests_per_s: Some(76.0),
-                output_tokens_per_s: Some(1_900.0),
-                total_tokens_per_s: None,
-            }),
-            saturation: Some(Saturation {
-                requests_per_s: 80.1,
-                load: 79.1,
-                plateau: true,
-                further: vec![128.0, 166.4],
-            }),
-            knee: Some(Knee { load: 64.0, power: 612.0, between: [Some(32.0), None], near: [64.0, 76.2] }),
-            cost: None,
-            ended: End::Complete,
-            conclusive: true,
-            not_monotone: None,
-            client_above: None,
-            definitions: std::collections::BTreeMap::new(),
-        }
-    }
+    use crate::analysis::saturation::points::Saturation;
 
     fn said(document: &Document, name: &str) -> String {
         let found = sentences(document).into_iter().find(|s| s.starts_with(name));

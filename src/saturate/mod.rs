@@ -10,7 +10,7 @@ use crate::analysis::saturation::search::{End, Next, Trial};
 use crate::campaign::{self, Ended, Voice};
 use crate::cli::RunArgs;
 use crate::plan::Plan;
-use crate::report::saturation as report;
+use crate::report::{html, saturation as report};
 use crate::verify;
 use anyhow::{Context, bail};
 use bench_engine::clock::{Clock, SystemClock};
@@ -23,8 +23,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Its report for people.
+/// Its reports for people.
 const REPORT: &str = "report.md";
+const PAGE: &str = "report.html";
 /// Time that a window needs beside its load: finding the server, opening, deriving, s.
 const AROUND_S: f64 = 2.0;
 
@@ -77,9 +78,15 @@ fn publish(dir: &Path) -> anyhow::Result<Document> {
     let put = |name: &str, text: String| {
         fs::write(dir.join(name), text).with_context(|| dir.join(name).display().to_string())
     };
-    put(document::FILE, document.to_json()?)?;
-    put(REPORT, report::markdown(&document))?;
+    for (name, text) in files(&document)? {
+        put(name, text)?;
+    }
     Ok(document)
+}
+
+/// What is derived of a search, by name of its file.
+fn files(document: &Document) -> anyhow::Result<[(&'static str, String); 3]> {
+    Ok([(document::FILE, document.to_json()?), (REPORT, report::markdown(document)), (PAGE, html::of_search(document))])
 }
 
 /// `--out`, or one in `runs/`; one that holds something is refused.
@@ -209,8 +216,7 @@ pub fn verify(dir: &Path) -> anyhow::Result<String> {
         rows += verified.rows;
     }
     let document = Document::of_directory(dir)?;
-    let files = [(document::FILE, document.to_json()?), (REPORT, report::markdown(&document))];
-    for (name, again) in files {
+    for (name, again) in files(&document)? {
         let stored = fs::read_to_string(dir.join(name)).with_context(|| name.to_owned())?;
         if let Some(line) = stored.lines().zip(again.lines()).position(|(a, b)| a != b) {
             let of = |text: &str| text.lines().nth(line).unwrap_or_default().trim().to_owned();
@@ -221,7 +227,7 @@ pub fn verify(dir: &Path) -> anyhow::Result<String> {
         }
     }
     Ok(format!(
-        "verified: {rows} rows, {windows} windows in {} run directories; the search over them, {} and {REPORT}, bit for bit",
+        "verified: {rows} rows, {windows} windows in {} run directories; the search over them, {}, {REPORT} and {PAGE}, bit for bit",
         record.steps.len() + usize::from(record.points.is_some()),
         document::FILE
     ))

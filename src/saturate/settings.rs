@@ -6,6 +6,7 @@ use crate::cli::{List, RunArgs};
 use crate::goals::{Goals, RequestMetric, WindowFigure};
 use crate::plan::{BadPlan, EarlyEnd, Plan};
 use crate::price::{Price, Unclear};
+use crate::workload::sessions::turns;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use thiserror::Error;
@@ -16,6 +17,9 @@ const NUM_PROMPTS: u64 = 400;
 const ONE_AT_A_TIME: u64 = 30;
 /// Warm-up requests of it, and of others unless told otherwise.
 const DROP: (u64, u64) = (3, 10);
+
+/// Warm-up sessions, unless told otherwise; at least one of each user.
+const DROP_SESSIONS: u64 = 2;
 
 /// Shortest window, unless told otherwise, s.
 const STEP_DURATION_S: f64 = 5.0;
@@ -88,6 +92,12 @@ impl Settings {
     /// [`BadSearch`] names the flag.
     pub fn of(args: &SaturateArgs, environment: impl Fn(&str) -> Option<String>) -> Result<Settings, BadSearch> {
         refused(&args.run)?;
+        if args.over == Over::Rate && has_sessions(&args.run) {
+            let flag = if args.run.chain.is_some() { "--chain" } else { "--sessions" };
+            let why = "with --over rate: a turn follows the reply before, so requests have no rate that could be set; say \
+                       --over concurrency, which raises the number of users";
+            return Err(BadSearch::Refused { flag, why });
+        }
         let range = |flag, range, got: String| Err(BadSearch::Range { flag, range, got });
         let whole = args.over == Over::Concurrency;
         let sound = |load: f64| match whole {
@@ -198,6 +208,7 @@ impl Settings {
             quiet: true,
             ..run.clone()
         };
+        let args = of_whole_sessions(args, run, u64::from(trial.requests));
         let mut plan = Plan::from_args(&args, environment)?;
         plan.early_end = Some(EarlyEnd { when_over_saturated: true, at_most_s });
         Ok(plan)
@@ -236,7 +247,7 @@ impl Settings {
             quiet: true,
             ..run.clone()
         };
-        Plan::from_args(&args, environment).map(Some)
+        Plan::from_args(&of_whole_sessions(args, run, 1), environment).map(Some)
     }
 
     /// Loads at the shares of the optimum, each once.
@@ -255,6 +266,37 @@ impl Settings {
             Over::Rate => self.drop,
             Over::Concurrency => self.drop.max(load.map_or(0, |load| load as u64)),
         }
+    }
+}
+
+/// Requests are turns of sessions.
+fn has_sessions(run: &RunArgs) -> bool {
+    run.sessions.is_some() || run.chain.is_some()
+}
+
+/// `args` with numbers of sessions in the place of those of requests: so many that they have at least these turns in the
+/// mean, or `times` as many as `run` asks for.
+fn of_whole_sessions(args: RunArgs, run: &RunArgs, times: u64) -> RunArgs {
+    let Some(text) = args.sessions.as_ref().or(args.chain.as_ref()) else { return args };
+    // a number that is none is refused with the plan
+    let [least, most] = turns(text).unwrap_or([1, 1]).map(u64::from);
+    let of_file = run.workload.as_deref().is_some_and(|name| {
+        ["sharegpt", "jsonl", "custom"].contains(&name.split_once(':').map_or(name, |(name, _)| name))
+    });
+    // conversations of a file may all have the fewest; where numbers are drawn they come out a little below their mean
+    let enough = |requests: u64| match (least == most, of_file) {
+        (false, false) => (requests * 22).div_ceil(10 * (least + most)),
+        _ => requests.div_ceil(least),
+    };
+    let wanted = run.num_sessions.map(|n| n.saturating_mul(times));
+    let users = args.max_concurrency.as_ref().and_then(|list| list.0.iter().max()).map_or(1, |most| u64::from(*most));
+    RunArgs {
+        num_sessions: wanted.or_else(|| args.num_prompts.map(enough)),
+        // the start of a closed loop, where all begin at once, is no steady state
+        drop_sessions: Some(run.drop_sessions.unwrap_or(DROP_SESSIONS).max(users)),
+        num_prompts: None,
+        drop: None,
+        ..args
     }
 }
 
@@ -284,6 +326,13 @@ fn refused(run: &RunArgs) -> Result<(), BadSearch> {
         (run.arrivals.is_some(), "--arrivals", constant),
         (run.stages.is_some(), "--stages", constant),
         (run.trace.is_some(), "--trace", constant),
+        (run.session_rate.is_some(), "--session-rate", loads),
+        (
+            has_sessions(run) && run.drop.is_some(),
+            "--drop",
+            "with --sessions or --chain whole sessions are dropped; say --drop-sessions",
+        ),
+        (run.num_sessions.is_some() && run.num_prompts.is_some(), "--num-prompts", "--num-sessions says how many"),
         (run.shard.is_some(), "--shard", "one host searches; use run for loads of several"),
         (run.interleave.is_some(), "--interleave", "it searches one server; search each, then compare"),
         (run.min_duration.is_some(), "--min-duration", "say --step-duration"),
@@ -348,6 +397,32 @@ mod tests {
         let one = plan(Trial { purpose: Purpose::OneAtATime, load: None, requests: 1, attempt: 0 });
         assert_eq!((&one.cells[..], one.num_prompts), (&[load_point::Cell::Closed { concurrency: 1 }][..], 30));
         assert!(one.hash("m") != found.hash("m"));
+    }
+
+    #[test]
+    fn users_are_searched_by_whole_sessions() {
+        let flags = ["--goodput", "ttft:500", "--over", "concurrency", "--sessions", "2..6", "--think-time", "exp:1s"];
+        let (of_run, found) = (args(&flags), settings(&flags));
+        let plan = |load: u32, requests| {
+            let trial = Trial { purpose: Purpose::Climb, load: Some(f64::from(load)), requests, attempt: 0 };
+            found.plan(&of_run.run, &trial, Path::new("x"), 60.0, |_| None).expect("a plan")
+        };
+        let of = |plan: &Plan| plan.sessions.as_ref().map(|s| (s.num_sessions, s.drop_sessions)).expect("sessions");
+        assert_eq!((of(&plan(1, 1)), of(&plan(40, 3))), ((110, 2), (330, 40)));
+        assert!(plan(1, 1).num_prompts >= 400, "enough turns to show 99 %");
+        assert!(matches!(&plan(8, 1).cells[..], [load_point::Cell::Sessions(load)] if load.slots == 8));
+        let own = args(&[&flags[..], &["--num-sessions", "50"]].concat());
+        let trial = Trial { purpose: Purpose::Climb, load: Some(4.0), requests: 3, attempt: 0 };
+        let own = found.plan(&own.run, &trial, Path::new("x"), 60.0, |_| None).expect("a plan");
+        assert_eq!(of(&own), (150, 4));
+        let said = |flags: &[&str]| Settings::of(&args(flags), |_| None).expect_err("refused").to_string();
+        let rate = said(&["--goodput", "ttft:500", "--chain", "10"]);
+        assert!(
+            rate.starts_with("--chain is not for saturate: with --over rate") && rate.contains("--over concurrency")
+        );
+        assert!(
+            said(&[&flags[..], &["--session-rate", "1"]].concat()).starts_with("--session-rate is not for saturate")
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Request bodies of the OpenAI API, chat and text. Sampling fields are always sent, so that no server
 //! default decides.
 
+use crate::workload::conversation::Message;
 use crate::workload::prompt::{Made, Prompt};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -69,6 +70,17 @@ impl BodyTemplate {
         self.with_user(prompt, output_tokens, None)
     }
 
+    /// The body of a turn: everything that was said in its session, the made message last, as
+    /// [`Conversation::ask`](crate::workload::conversation::Conversation::ask) leaves it. A chat only: plans refuse other
+    /// endpoints.
+    pub fn body_of_turn(&self, messages: &[Message], made: &Made) -> String {
+        let mut body = Map::new();
+        body.insert("model".to_owned(), json!(self.model));
+        body.insert("messages".to_owned(), json!(messages));
+        self.sampled(&mut body, made.output_tokens);
+        self.finished(body, made.user.as_deref())
+    }
+
     fn with_user(&self, prompt: &Prompt, output_tokens: u64, user: Option<&str>) -> String {
         let mut body = Map::new();
         let put = |body: &mut Map<String, Value>, name: &str, value| body.insert(name.to_owned(), value);
@@ -86,9 +98,7 @@ impl BodyTemplate {
             }
             (Prompt::Body(_), _) => {}
         }
-        put(&mut body, "max_tokens", json!(output_tokens));
-        put(&mut body, "temperature", json!(self.temperature));
-        put(&mut body, "top_p", json!(self.top_p));
+        self.sampled(&mut body, output_tokens);
         if let Prompt::Body(fields) = prompt {
             if fields.contains_key("max_completion_tokens") {
                 body.shift_remove("max_tokens");
@@ -97,6 +107,17 @@ impl BodyTemplate {
             put(&mut body, "model", json!(self.model));
             body.shift_remove("stream_options");
         }
+        self.finished(body, user)
+    }
+
+    fn sampled(&self, body: &mut Map<String, Value>, output_tokens: u64) {
+        body.insert("max_tokens".to_owned(), json!(output_tokens));
+        body.insert("temperature".to_owned(), json!(self.temperature));
+        body.insert("top_p".to_owned(), json!(self.top_p));
+    }
+
+    fn finished(&self, mut body: Map<String, Value>, user: Option<&str>) -> String {
+        let put = |body: &mut Map<String, Value>, name: &str, value| body.insert(name.to_owned(), value);
         put(&mut body, "stream", json!(self.stream));
         if self.stream {
             let running = self.token_proof == TokenProof::Usage;

@@ -83,6 +83,7 @@ fn one(kind: &Kind, window: u64, names: [&str; 3], windows: &[(f64, Value)]) -> 
         "over": over,
         "at_most": cap,
         "arrivals": arrivals,
+        "sessions": sessions,
         "metric": metric,
         "column": column,
         "percentile": percentile,
@@ -92,8 +93,11 @@ fn one(kind: &Kind, window: u64, names: [&str; 3], windows: &[(f64, Value)]) -> 
         "intervals_overlap": overlap,
         "text": text,
     });
-    if sessions {
-        found["sessions"] = json!(true);
+    // written where it is so, in its place among the others
+    if let Value::Object(fields) = &mut found
+        && !sessions
+    {
+        fields.shift_remove("sessions");
     }
     Some(found)
 }

@@ -161,6 +161,9 @@ fn start(entry: &Entry, plan: &Value) -> Result<(), Difference> {
         rules.insert(key.into(), of_plan(key));
     }
     rules.insert("goals".into(), plan["goals"].clone());
+    if let Some(sessions) = plan.get("sessions") {
+        rules.insert("sessions".into(), sessions.clone());
+    }
     for (key, value) in &rules {
         equal(0, &format!("rules.{key}"), &line["rules"][key], value)?;
     }

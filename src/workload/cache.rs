@@ -39,6 +39,17 @@ impl Cache {
             Cache::AsIs => "prompts as the file has them, the same in every window".to_owned(),
         }
     }
+
+    /// The same of sessions, within which each turn repeats what was said before.
+    pub fn words_of_sessions(self) -> String {
+        match self {
+            Cache::Unique => "a nonce first in every message: no session has the beginning of another".to_owned(),
+            Cache::SharedPrefix { tokens } => {
+                format!("CACHE TEST: the first {tokens} tokens the same in all sessions of a window")
+            }
+            Cache::Repeat | Cache::AsIs => "messages as the file has them, the same in every window".to_owned(),
+        }
+    }
 }
 
 impl fmt::Display for Cache {

@@ -52,6 +52,35 @@ pub enum Format {
     ShareGpt,
     /// Prompts or bodies, see [`jsonl`].
     Jsonl(Wanted),
+    /// Conversations as ShareGPT has them, of so many turns at least and at most.
+    ShareGptSessions([u32; 2]),
+    /// Lists of messages, of so many turns at least and at most.
+    JsonlSessions([u32; 2]),
+}
+
+impl Format {
+    /// Entries are whole conversations.
+    pub fn is_of_sessions(self) -> bool {
+        matches!(self, Format::ShareGptSessions(_) | Format::JsonlSessions(_))
+    }
+
+    /// The requests of an object or a line, at least one; or why it gives none.
+    fn read(self, bytes: &[u8]) -> Result<Result<Vec<Entry>, String>, String> {
+        let one = |entry: Entry| Ok(vec![entry]);
+        let line = || std::str::from_utf8(bytes).map_err(|e| format!("is not UTF-8: {e}"));
+        match self {
+            Format::ShareGpt => sharegpt::read(bytes).map(|read| read.map_err(|why| why.to_string()).and_then(one)),
+            Format::ShareGptSessions(turns) => {
+                sharegpt::read_session(bytes, turns).map(|read| read.map_err(|why| why.to_string()))
+            }
+            Format::Jsonl(wanted) => jsonl::read(line()?, wanted).map(one),
+            Format::JsonlSessions([at_least, at_most]) => {
+                let turns = jsonl::read_session(line()?, at_most)?;
+                let few = turns.len() < at_least.max(1) as usize;
+                Ok(if few { Err(format!("fewer than {at_least} messages of a user")) } else { Ok(turns) })
+            }
+        }
+    }
 }
 
 /// A file of requests.
@@ -90,6 +119,7 @@ struct Index {
 struct Span {
     offset: u64,
     bytes: u32,
+    turns: u32,
     key: u64,
 }
 
@@ -100,6 +130,18 @@ pub struct Selection {
     pub warm_up: Vec<u32>,
     /// For what is measured, again and again.
     pub measured: Vec<u32>,
+}
+
+impl Selection {
+    /// The entry of each request, or session: `drop` of the warm-up, then measured ones without end.
+    pub(super) fn places(self, drop: u64) -> impl Iterator<Item = u32> {
+        let Selection { warm_up, measured } = self;
+        let pick = |part: &[u32], at: u64| part[(at % part.len() as u64) as usize];
+        (0_u64..).map(move |id| match id.checked_sub(drop) {
+            None => pick(&warm_up, id),
+            Some(at) => pick(&measured, at),
+        })
+    }
 }
 
 impl Dataset {
@@ -114,26 +156,24 @@ impl Dataset {
         let mut found = Found { path, places: Vec::new(), dropped: BTreeMap::new() };
         let source = Digesting::buffered(file.try_clone().map_err(told)?);
         let sha256 = match format {
-            Format::ShareGpt => {
+            Format::ShareGpt | Format::ShareGptSessions(_) => {
                 let mut objects = Objects::new(source, path)?;
                 while let Some(object) = objects.next()? {
                     let line = object.line;
-                    match sharegpt::read(object.bytes).map_err(|text| BadFile::line(path, line, text))? {
-                        Ok(entry) => found.take(&entry, object.offset, object.bytes.len())?,
-                        Err(why) => *found.dropped.entry(why.to_string()).or_default() += 1,
-                    }
+                    let read = format.read(object.bytes).map_err(|text| BadFile::line(path, line, text))?;
+                    found.take(read, object.offset, object.bytes.len())?;
                 }
                 objects.into_source().into_inner().finish()
             }
-            Format::Jsonl(wanted) => {
+            Format::Jsonl(_) | Format::JsonlSessions(_) => {
                 let mut lines = Lines::new(source, path)?;
                 while let Some(line) = lines.next()? {
                     if line.text.trim().is_empty() {
                         continue;
                     }
                     let number = line.number;
-                    let entry = jsonl::read(line.text, wanted).map_err(|text| BadFile::line(path, number, text))?;
-                    found.take(&entry, line.offset, line.text.len())?;
+                    let read = format.read(line.text.as_bytes()).map_err(|t| BadFile::line(path, number, t))?;
+                    found.take(read, line.offset, line.text.len())?;
                 }
                 lines.into_source().into_inner().finish()
             }
@@ -184,11 +224,29 @@ impl Dataset {
         Ok(Selection { warm_up: order, measured })
     }
 
-    /// An entry.
+    /// An entry; of a conversation its first turn.
     ///
     /// # Errors
     /// The file has changed since it was indexed, or cannot be read.
     pub fn entry(&self, place: u32) -> io::Result<Entry> {
+        Ok(self.conversation(place)?.swap_remove(0))
+    }
+
+    /// Turns of a conversation; 1 where entries are single requests.
+    pub fn turns(&self, place: u32) -> u32 {
+        self.index.places[place as usize].turns
+    }
+
+    /// Entries are whole conversations.
+    pub fn is_of_sessions(&self) -> bool {
+        self.format.is_of_sessions()
+    }
+
+    /// The turns of a conversation, at least one.
+    ///
+    /// # Errors
+    /// The file has changed since it was indexed, or cannot be read.
+    pub fn conversation(&self, place: u32) -> io::Result<Vec<Entry>> {
         let span = self.index.places[place as usize];
         let mut bytes = vec![0; span.bytes as usize];
         let changed = || io::Error::other(format!("{} has changed while it was used; the run cannot go on", self.path));
@@ -196,11 +254,8 @@ impl Dataset {
             return Err(changed());
         }
         self.index.file.read_exact_at(&mut bytes, span.offset)?;
-        let entry = match self.format {
-            Format::ShareGpt => sharegpt::read(&bytes).ok().and_then(Result::ok),
-            Format::Jsonl(wanted) => std::str::from_utf8(&bytes).ok().and_then(|line| jsonl::read(line, wanted).ok()),
-        };
-        entry.filter(|entry| entry.key() == span.key).ok_or_else(changed)
+        let turns = self.format.read(&bytes).ok().and_then(Result::ok);
+        turns.filter(|turns| turns.first().is_some_and(|entry| entry.key() == span.key)).ok_or_else(changed)
     }
 }
 
@@ -217,13 +272,21 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    fn take(&mut self, entry: &Entry, offset: u64, bytes: usize) -> Result<(), BadFile> {
+    fn take(&mut self, read: Result<Vec<Entry>, String>, offset: u64, bytes: usize) -> Result<(), BadFile> {
         assert!(bytes <= MAX_LINE_BYTES, "readers bound what they hand over");
+        let turns = match read {
+            Ok(turns) => turns,
+            Err(why) => {
+                *self.dropped.entry(why).or_default() += 1;
+                return Ok(());
+            }
+        };
+        let Some(first) = turns.first() else { return Ok(()) };
         if self.places.len() as u64 >= MAX_TRACE_ID {
             let text = format!("has more than {MAX_TRACE_ID} entries, the most that can be told apart; split it");
             return Err(BadFile::whole(self.path, text));
         }
-        self.places.push(Span { offset, bytes: bytes as u32, key: entry.key() });
+        self.places.push(Span { offset, bytes: bytes as u32, turns: turns.len() as u32, key: first.key() });
         Ok(())
     }
 }
@@ -292,6 +355,29 @@ mod tests {
         assert_eq!(dataset.entry(1).expect("there").content, content);
         let none = Dataset::open(file("[{\"x\":1}]").path(), Format::ShareGpt).expect_err("refused").to_string();
         assert!(none.contains("no entry that gives a request: 1 with no list of turns"), "{none}");
+    }
+
+    #[test]
+    fn conversations_come_back_whole_and_short_ones_are_left_out() {
+        let line = |turns: usize| {
+            let said: String = (0..turns)
+                .map(|i| {
+                    format!("{{\"from\":\"human\",\"value\":\"{turns} {i}\"}},{{\"from\":\"gpt\",\"value\":\"ok\"}},")
+                })
+                .collect();
+            format!("{{\"conversations\":[{}]}}\n", said.trim_end_matches(','))
+        };
+        let chats = file(&[1, 2, 3, 5].map(line).concat());
+        let dataset = Dataset::open(chats.path(), Format::ShareGptSessions([2, 3])).expect("lines");
+        assert!(dataset.is_of_sessions() && dataset.entries == 3);
+        assert_eq!(dataset.dropped, BTreeMap::from([("fewer than 2 questions with an answer".to_owned(), 1)]));
+        assert_eq!([0, 1, 2].map(|place| dataset.turns(place)), [2, 3, 3], "cut to the most");
+        let turns = dataset.conversation(1).expect("there");
+        assert_eq!(turns.len(), 3);
+        assert_eq!(turns[0], dataset.entry(1).expect("there"));
+        let lists = file("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}\n");
+        let none = Dataset::open(lists.path(), Format::JsonlSessions([2, 3])).expect_err("refused").to_string();
+        assert!(none.contains("1 with fewer than 2 messages of a user"), "{none}");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 pub mod body;
 pub mod cache;
+pub mod conversation;
 pub mod dataset;
 pub mod distributions;
 pub mod exact;
@@ -25,7 +26,7 @@ mod words;
 pub use lengths::{Class, Lengths};
 
 use cache::Cache;
-use dataset::{Dataset, Selection};
+use dataset::{Dataset, Entry};
 use ids::PromptForm;
 use lengths::Generated;
 use lines::BadFile;
@@ -72,6 +73,19 @@ pub struct Shape {
     pub output_tokens: u64,
     /// Where its prompt comes from.
     pub content: Content,
+}
+
+impl Shape {
+    /// Into the hash that names what a window asks for: its lengths, and a text of somebody's.
+    fn digest(&self, hash: &mut Sha256) {
+        hash.update(format!("{} {} {}\n", self.class, self.prompt_tokens, self.output_tokens));
+        match &self.content {
+            Content::Words => {}
+            Content::Blocks { ids, tokens_each } => hash.update(format!("{tokens_each} {ids:?}\n")),
+            Content::Text(text) | Content::Conversation { prompt: text, .. } => hash.update(format!("{text}\n")),
+            Content::Body(fields) => hash.update(Value::Object(fields.clone()).to_string() + "\n"),
+        }
+    }
 }
 
 /// Where a prompt comes from.
@@ -210,25 +224,20 @@ impl Workload {
         Ok(Box::new(repeated))
     }
 
+    fn capped(&self, shape: Shape) -> Shape {
+        Shape { output_tokens: self.max_tokens.unwrap_or(shape.output_tokens), ..shape }
+    }
+
     fn unrepeated(&self, drop: u64, kept: u64) -> io::Result<Box<dyn Iterator<Item = io::Result<Shape>> + '_>> {
-        let capped = |shape: Shape| Shape { output_tokens: self.max_tokens.unwrap_or(shape.output_tokens), ..shape };
         if let Lengths::Trace(captured) = &self.lengths {
             // cut and scaled as they were read
             return Ok(Box::new(captured.shapes()));
         }
         let Some(dataset) = self.lengths.dataset() else {
-            return Ok(Box::new(self.generated(drop, kept).map(move |shape| Ok(capped(shape)))));
+            return Ok(Box::new(self.generated(drop, kept).map(move |shape| Ok(self.capped(shape)))));
         };
-        let Selection { warm_up, measured } = dataset.select(self.seed, drop, kept).map_err(io::Error::other)?;
-        let pick = move |part: &[u32], at: u64| part[(at % part.len() as u64) as usize];
-        let shapes = (0_u64..).map(move |trace_id| {
-            let place = match trace_id.checked_sub(drop) {
-                None => pick(&warm_up, trace_id),
-                Some(at) => pick(&measured, at),
-            };
-            self.of_file(dataset, place)
-        });
-        Ok(Box::new(shapes))
+        let places = dataset.select(self.seed, drop, kept).map_err(io::Error::other)?.places(drop);
+        Ok(Box::new(places.map(move |place| self.of_file(dataset, place))))
     }
 
     fn generated(&self, drop: u64, kept: u64) -> Generated<'_> {
@@ -236,7 +245,11 @@ impl Workload {
     }
 
     fn of_file(&self, dataset: &Dataset, place: u32) -> io::Result<Shape> {
-        let mut entry = dataset.entry(place)?;
+        Ok(self.of_entry(dataset.entry(place)?, true))
+    }
+
+    /// What an entry of a file asks for: the first message of a session, or one after it.
+    fn of_entry(&self, mut entry: Entry, is_first: bool) -> Shape {
         let mut output_tokens = entry.output_tokens.unwrap_or(DEFAULT_OUTPUT_TOKENS);
         if let Content::Conversation { answer_words, .. } = &entry.content {
             output_tokens = *answer_words;
@@ -258,15 +271,15 @@ impl Workload {
         }
         let in_front = match self.cache {
             Cache::AsIs => 0,
-            Cache::Unique | Cache::Repeat => 1,
-            Cache::SharedPrefix { tokens } => tokens + 1,
+            Cache::SharedPrefix { tokens } if is_first => tokens + 1,
+            Cache::Unique | Cache::Repeat | Cache::SharedPrefix { .. } => 1,
         };
-        Ok(Shape {
+        Shape {
             class: self.lengths.name().to_owned(),
             prompt_tokens: (entry.prompt_words + in_front).max(1),
             output_tokens,
             content: entry.content,
-        })
+        }
     }
 
     /// Names what a window asks for in a plan: the hash of every length and every text of somebody's, in order.
@@ -280,13 +293,7 @@ impl Workload {
         let mut hash = Sha256::new();
         for shape in self.shapes(drop, kept)?.take((drop + kept) as usize) {
             let shape = shape?;
-            hash.update(format!("{} {} {}\n", shape.class, shape.prompt_tokens, shape.output_tokens));
-            match &shape.content {
-                Content::Words => {}
-                Content::Blocks { ids, tokens_each } => hash.update(format!("{tokens_each} {ids:?}\n")),
-                Content::Text(text) | Content::Conversation { prompt: text, .. } => hash.update(format!("{text}\n")),
-                Content::Body(fields) => hash.update(Value::Object(fields.clone()).to_string() + "\n"),
-            }
+            shape.digest(&mut hash);
         }
         Ok(hex(&hash.finalize()))
     }

@@ -11,6 +11,10 @@ pub(super) const LENGTHS: u128 = 2;
 pub(super) const ENTRIES: u128 = 21;
 /// Of token ids.
 pub(super) const IDS: u128 = 22;
+/// Of the number of turns of sessions.
+pub(super) const TURNS: u128 = 23;
+/// Of the pauses between turns.
+pub(super) const PAUSES: u128 = 24;
 
 /// Fisher and Yates.
 pub(super) fn shuffle<T>(items: &mut [T], rng: &mut Pcg64) {

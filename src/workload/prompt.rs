@@ -91,8 +91,23 @@ enum Opening {
 impl PromptMaker {
     /// The prompt of request `trace_id` of window number `serial` of the run.
     pub fn make(&self, serial: u64, trace_id: u64, shape: &Shape) -> Made {
+        self.made(serial, trace_id, shape, self.opening(serial, trace_id))
+    }
+
+    /// The message of a turn that follows others, which is request `trace_id` of window number `serial`: its own nonce
+    /// first, whatever prompts share, but for messages that are sent as their file has them. The nonce is its `user` too,
+    /// since the request itself begins with the first message of its session.
+    pub fn make_later(&self, serial: u64, trace_id: u64, shape: &Shape) -> Made {
+        let opening = match self.cache {
+            Cache::AsIs => Opening::AsIs,
+            Cache::Unique | Cache::SharedPrefix { .. } | Cache::Repeat => Opening::Nonce,
+        };
+        let made = self.made(serial, trace_id, shape, opening);
+        Made { user: Some(made.nonce.clone()), ..made }
+    }
+
+    fn made(&self, serial: u64, trace_id: u64, shape: &Shape, opening: Opening) -> Made {
         let nonce = self.nonces.nonce(serial, trace_id);
-        let opening = self.opening(serial, trace_id);
         let asked = (shape.prompt_tokens, shape.output_tokens);
         let (prompt, (prompt_tokens, output_tokens)) = match &shape.content {
             Content::Words => match self.form {

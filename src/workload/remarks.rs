@@ -1,7 +1,9 @@
 //! What a workload must say of itself before the first request.
 
 use super::cache::Cache;
+use super::dataset::Dataset;
 use super::ids::PromptForm;
+use super::sessions::SessionLaw;
 use super::{Content, Lengths, Workload};
 use std::io;
 
@@ -23,6 +25,61 @@ impl Workload {
         }
     }
 
+    /// As [`Workload::remarks`], where requests are turns of sessions: `drop` and `kept` are numbers of these.
+    ///
+    /// # Errors
+    /// As for [`Workload::sessions`].
+    pub fn remarks_of_sessions(
+        &self,
+        law: &SessionLaw,
+        drop: u64,
+        kept: u64,
+        measured: u64,
+    ) -> io::Result<Vec<String>> {
+        let mut said = Vec::new();
+        if let Some(dataset) = self.lengths.dataset() {
+            self.of_entries(dataset, "conversation", [drop, kept, measured], &mut said)?;
+        }
+        if let Cache::SharedPrefix { tokens } = self.cache {
+            let mut cut = 0_u64;
+            for session in self.sessions(law, drop, kept)?.take((drop + kept) as usize).skip(drop as usize) {
+                let first = session?.turns.swap_remove(0).shape;
+                cut += u64::from(first.content == Content::Words && first.prompt_tokens <= tokens);
+            }
+            if cut > 0 {
+                said.push(format!(
+                    "WARNING: {cut} of {kept} first messages are not longer than the shared prefix: they are its beginning, and nothing else"
+                ));
+            }
+        }
+        Ok(said)
+    }
+
+    /// How many entries of a file there are for the `kept` requests or conversations of a window, and its `drop` first.
+    fn of_entries(
+        &self,
+        dataset: &Dataset,
+        what: &str,
+        [drop, kept, measured]: [u64; 3],
+        said: &mut Vec<String>,
+    ) -> io::Result<()> {
+        if !dataset.dropped.is_empty() {
+            let reasons: Vec<String> = dataset.dropped.iter().map(|(why, n)| format!("{n} with {why}")).collect();
+            let n = dataset.dropped.values().sum::<u64>();
+            said.push(format!("{n} entries give no {what}: {}", reasons.join(", ")));
+        }
+        let selection = dataset.select(self.seed, drop, kept).map_err(io::Error::other)?;
+        let (have, wanted) = (selection.measured.len() as u64, measured.max(kept));
+        let warm_up = selection.warm_up.len();
+        said.push(format!("{have} entries for the measured {what}s, {warm_up} for the warm-up"));
+        if wanted > have && self.cache != Cache::Repeat {
+            said.push(format!(
+                "WARNING: a window wants {wanted} measured {what}s and has {have} entries for them: it starts over after every {have}"
+            ));
+        }
+        Ok(())
+    }
+
     /// What somebody should know before a window of `drop` warm-up and `kept` measured requests, and of `measured` ones
     /// where its schedule is longer; one line each.
     ///
@@ -31,23 +88,7 @@ impl Workload {
     pub fn remarks(&self, drop: u64, kept: u64, measured: u64) -> io::Result<Vec<String>> {
         let mut said = Vec::new();
         if let Some(dataset) = self.lengths.dataset() {
-            if !dataset.dropped.is_empty() {
-                let reasons: Vec<String> = dataset.dropped.iter().map(|(why, n)| format!("{n} with {why}")).collect();
-                said.push(format!(
-                    "{} entries give no request: {}",
-                    dataset.dropped.values().sum::<u64>(),
-                    reasons.join(", ")
-                ));
-            }
-            let selection = dataset.select(self.seed, drop, kept).map_err(io::Error::other)?;
-            let (have, wanted) = (selection.measured.len() as u64, measured.max(kept));
-            let warm_up = selection.warm_up.len();
-            said.push(format!("{have} entries for the measured requests, {warm_up} for the warm-up"));
-            if wanted > have && self.cache != Cache::Repeat {
-                said.push(format!(
-                    "WARNING: a window wants {wanted} measured requests and has {have} entries for them: it starts over after every {have}"
-                ));
-            }
+            self.of_entries(dataset, "request", [drop, kept, measured], &mut said)?;
         } else {
             let mut generated = self.generated(drop, kept);
             let lengths = 2 * generated.by_ref().take((drop + kept) as usize).count();

@@ -25,6 +25,8 @@ pub(super) enum Unusable {
     EmptyPrompt,
     /// Nothing but blanks.
     EmptyAnswer,
+    /// It has fewer exchanges than a session is to have at least.
+    TooShort(u32),
 }
 
 impl fmt::Display for Unusable {
@@ -36,6 +38,7 @@ impl fmt::Display for Unusable {
             Unusable::NotAnswered => "the second turn is no answer",
             Unusable::EmptyPrompt => "empty prompt",
             Unusable::EmptyAnswer => "empty answer",
+            Unusable::TooShort(least) => return write!(f, "fewer than {least} questions with an answer"),
         })
     }
 }
@@ -59,16 +62,43 @@ struct Turn {
 /// # Errors
 /// It is no JSON of that form; in words.
 pub(super) fn read(text: &[u8]) -> Result<Result<Entry, Unusable>, String> {
-    let whole: Conversation = serde_json::from_slice(text).map_err(|e| format!("is no conversation: {e}"))?;
-    Ok(first_exchange(whole))
+    let first = |mut turns: Vec<Entry>| turns.pop().ok_or(Unusable::TooFew);
+    Ok(read_session(text, [1, 1])?.and_then(first))
 }
 
-fn first_exchange(whole: Conversation) -> Result<Entry, Unusable> {
+/// Reads a conversation's first exchanges: as many as there are in a row, from `turns[0]` to `turns[1]` of them.
+///
+/// # Errors
+/// It is no JSON of that form; in words.
+pub(super) fn read_session(text: &[u8], turns: [u32; 2]) -> Result<Result<Vec<Entry>, Unusable>, String> {
+    let whole: Conversation = serde_json::from_slice(text).map_err(|e| format!("is no conversation: {e}"))?;
+    Ok(exchanges(whole, turns))
+}
+
+fn exchanges(whole: Conversation, [at_least, at_most]: [u32; 2]) -> Result<Vec<Entry>, Unusable> {
     let turns = whole.conversations.ok_or(Unusable::NoTurns)?;
     let is = |turn: &Turn, names: &[&str]| turn.from.as_deref().is_some_and(|from| names.contains(&from));
     // instructions of a system are no turn: neither vLLM nor its kin send them
     let mut turns = turns.into_iter().skip_while(|turn| is(turn, &["system"]));
-    let (Some(asked), Some(answered)) = (turns.next(), turns.next()) else { return Err(Unusable::TooFew) };
+    let mut found = Vec::new();
+    while found.len() < at_most as usize {
+        match exchange(turns.next(), turns.next(), is) {
+            Ok(entry) => found.push(entry),
+            // what follows a turn that cannot be sent is no longer that conversation
+            Err(_) if !found.is_empty() => break,
+            Err(why) => return Err(why),
+        }
+    }
+    if found.len() < at_least as usize { Err(Unusable::TooShort(at_least)) } else { Ok(found) }
+}
+
+/// A question and its answer.
+fn exchange(
+    asked: Option<Turn>,
+    answered: Option<Turn>,
+    is: impl Fn(&Turn, &[&str]) -> bool,
+) -> Result<Entry, Unusable> {
+    let (Some(asked), Some(answered)) = (asked, answered) else { return Err(Unusable::TooFew) };
     if !is(&asked, &["human", "user"]) {
         return Err(Unusable::NotAsked);
     }
@@ -268,6 +298,33 @@ mod tests {
         );
         assert_eq!(of(json!([{"from": "human", "value": " "}, {"from": "gpt", "value": "a"}])), Unusable::EmptyPrompt);
         assert_eq!(of(json!([{"from": "human", "value": "a"}, {"from": "gpt"}])), Unusable::EmptyAnswer);
+    }
+
+    #[test]
+    fn a_session_has_the_exchanges_that_follow_each_other() {
+        let turns = |froms: &[(&str, &str)]| {
+            let list: Vec<Value> = froms.iter().map(|(from, value)| json!({"from": from, "value": value})).collect();
+            json!({"conversations": list}).to_string()
+        };
+        let four = turns(&[
+            ("system", "s"),
+            ("human", "a"),
+            ("gpt", "1 2"),
+            ("human", "b c"),
+            ("gpt", "3"),
+            ("human", "d"),
+            ("gpt", " "),
+            ("human", "e"),
+            ("gpt", "4"),
+        ]);
+        let of = |turns| read_session(four.as_bytes(), turns).expect("a conversation");
+        let found = of([2, 6]).expect("usable");
+        let said = |prompt: &str, answer_words| Content::Conversation { prompt: prompt.to_owned(), answer_words };
+        let contents: Vec<Content> = found.into_iter().map(|entry| entry.content).collect();
+        assert_eq!(contents, [said("a", 2), said("b c", 1)], "what follows an empty answer is another conversation");
+        assert_eq!(of([1, 1]).expect("usable").len(), 1, "cut to the most");
+        assert_eq!(of([3, 6]), Err(Unusable::TooShort(3)));
+        assert_eq!(Unusable::TooShort(3).to_string(), "fewer than 3 questions with an answer");
     }
 
     fn objects(text: &[u8], buffer: usize) -> Result<Vec<(u64, u64, String)>, String> {

@@ -126,9 +126,14 @@ fn window(driver: impl Driver, load: Load, mock: MockConfig, slots: u32, jobs: u
     let template = RequestTemplate::new("POST", "/v1/chat/completions", "mock", "text/event-stream", &[]);
     let template = template.expect("fields");
     let shared = Arc::new(Shared::new(slots as usize, 1024, jobs as usize));
-    let law = ArrivalLaw::new(2_000.0, 1.0).expect("a law");
+    let mut dues: Vec<Nanos> =
+        ArrivalLaw::new(2_000.0, 1.0).expect("a law").schedule(7).take(jobs as usize + 4).collect();
+    if load == Load::Sessions {
+        // in no order, so that many are in hand
+        dues.chunks_mut(16).for_each(<[Nanos]>::reverse);
+    }
     let canary = (load == Load::Open).then_some(mock.address);
-    for (id, due) in (0..jobs + 4).zip(law.schedule(7)) {
+    for (id, due) in (0..).zip(dues) {
         let prompt = format!("n{id} {}", "word ".repeat(200));
         let messages = json!([{"role": "user", "content": prompt}]);
         let body = json!({"model": "mock", "stream": true, "max_tokens": 40, "messages": messages});
@@ -138,7 +143,7 @@ fn window(driver: impl Driver, load: Load, mock: MockConfig, slots: u32, jobs: u
         let job = Job::new(id, request);
         match load {
             _ if id >= jobs => shared.canary_supply.push(job).expect("room"),
-            Load::Open => shared.supply.push(job.due_at(due)).expect("room"),
+            Load::Open | Load::Sessions => shared.supply.push(job.due_at(due)).expect("room"),
             Load::Closed => shared.supply.push(job).expect("room"),
         }
     }
@@ -185,7 +190,7 @@ fn window(driver: impl Driver, load: Load, mock: MockConfig, slots: u32, jobs: u
         });
         let working = Over(over);
         // in open loop some connections are opened in the window, as they are needed
-        worker.prepare(if load == Load::Open { slots / 2 } else { slots });
+        worker.prepare(if load == Load::Closed { slots } else { slots / 2 });
         let opened = SystemClock.now() + Nanos::from_millis(5);
         let (report, allocations, releases) = counted(|| worker.run(load, slots, opened));
         drop(working);
@@ -209,6 +214,13 @@ fn nor_in_an_open_loop() {
     no_allocations(Load::Open, quick.clone(), 64, 300, true);
     // and with a cap that holds requests back
     no_allocations(Load::Open, quick, 2, 300, true);
+}
+
+#[test]
+fn nor_with_turns_of_sessions_in_hand() {
+    let quick = MockConfig { ttft: Nanos::from_millis(1), itl: Nanos::from_micros(50), ..MockConfig::default() };
+    no_allocations(Load::Sessions, quick.clone(), 64, 300, true);
+    no_allocations(Load::Sessions, quick, 2, 300, true);
 }
 
 #[test]

@@ -180,7 +180,7 @@ fn is_pure(path: &str) -> bool {
         || path.starts_with("src/workload")
         || path.starts_with("src/disclosure/boxes")
         || is_pure_view(path)
-        || path == "src/decode.rs"
+        || ["src/decode.rs", "src/campaign/conduct.rs"].contains(&path)
         || ["src/report/axis.rs", "src/report/picture.rs"].contains(&path)
         || ["closure.rs", "model.rs", "spread.rs", "verdict.rs"]
             .iter()
@@ -195,13 +195,14 @@ fn is_pure_view(path: &str) -> bool {
 
 /// The readers of workload files, and what hands their faults on.
 fn reads_datasets(path: &str) -> bool {
-    let readers = ["mod.rs", "remarks.rs", "dataset.rs", "lines.rs", "sharegpt.rs"];
+    let readers = ["mod.rs", "remarks.rs", "sessions.rs", "dataset.rs", "lines.rs", "sharegpt.rs"];
     path.strip_prefix("src/workload/").is_some_and(|file| readers.contains(&file))
 }
 
 fn pure_modules_ask_nobody(s: &Source) -> Vec<String> {
-    // the reader of raw files, and what makes them for tests
-    let reads_files = ["src/analysis/summary/raw_files.rs", "src/analysis/specimen.rs"].contains(&s.path.as_str())
+    // the reader of raw files, what makes them for tests, and what hands on the faults of files that sessions come from
+    let reads_files = ["src/analysis/summary/raw_files.rs", "src/analysis/specimen.rs", "src/campaign/conduct.rs"]
+        .contains(&s.path.as_str())
         || reads_datasets(&s.path);
     if !is_pure(&s.path) || s.path.ends_with("tests.rs") {
         return Vec::new();

@@ -25,5 +25,7 @@ mod saturate;
 mod schemas;
 mod screens;
 mod server_facts;
+mod session_plans;
+mod sessions;
 mod without_uring;
 mod workloads;

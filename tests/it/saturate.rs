@@ -38,7 +38,7 @@ fn a_search_is_kept_and_is_what_its_rows_say() {
     assert!(done.out.contains("saturation") && done.out.contains("knee"), "{}", done.out);
     let verified = place.verify();
     assert_eq!(verified.code, Some(0), "{}{}", verified.out, verified.err);
-    assert!(verified.out.contains("the search over them, saturation.json and report.md, bit for bit"));
+    assert!(verified.out.contains("the search over them, saturation.json, report.md and report.html, bit for bit"));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! cannot. `scripted_peer.rs` has the rest of a worker's behaviour.
 
 mod reported;
+mod sessions;
 
 use bench_engine::clock::{Clock, SimClock};
 use bench_engine::conn::Job;

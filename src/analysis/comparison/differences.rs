@@ -47,7 +47,7 @@ enum Rule {
 }
 
 /// Names of everything that is looked at, in the order in which it is printed.
-const RULES: [(&str, Rule); 27] = [
+const RULES: [(&str, Rule); 28] = [
     ("base_url", Rule::Server),
     ("server", Rule::Server),
     ("declared", Rule::Server),
@@ -59,6 +59,8 @@ const RULES: [(&str, Rule); 27] = [
     ("sampling", Rule::Refused),
     ("stream", Rule::Refused),
     ("loads", Rule::Refused),
+    // what they are like; how many users or how many a second is a load
+    ("sessions", Rule::Refused),
     ("schedule", Rule::Refused),
     ("protocol", Rule::Refused),
     ("injections", Rule::Refused),
@@ -254,9 +256,10 @@ fn facts(run: &RunDocuments) -> Value {
         "sampling": some(&["temperature", "top_p", "ignore_eos", "extra_body"], plan),
         "stream": plan["stream"],
         "loads": plan_loads(plan),
+        "sessions": sessions(plan),
         "schedule": schedules(plan),
         "protocol": some(
-            &["num_prompts", "drop", "min_duration_s", "gap_between_windows_s", "timeouts_s", "max_failed", "stop_at_failed"],
+            &["num_prompts", "drop", "min_duration_s", "gap_between_windows_s", "gap_between_cells_s", "timeouts_s", "max_failed", "stop_at_failed"],
             plan
         ),
         "injections": plan["injections"],
@@ -316,7 +319,50 @@ fn load_words(model: &Value, concurrency: &Value, rate: &Value, course: &Value) 
 
 fn plan_loads(plan: &Value) -> Vec<String> {
     let cells = plan["cells"].as_array().into_iter().flatten();
-    cells.map(|c| load_words(&c["model"], &c["concurrency"], &c["rate"], &c["course"])).collect()
+    cells.map(words_of_cell).collect()
+}
+
+/// A load point of a plan in the words of [`load_words`]: of sessions what begins them, as windows record it.
+fn words_of_cell(cell: &Value) -> String {
+    let (users, open) = (&cell["start"]["users"]["concurrency"], scheduled(cell));
+    match users.is_null() {
+        false => load_words(&json!("closed"), users, &Value::Null, &Value::Null),
+        true => {
+            let model = if cell["model"] == "sessions" { &json!("open") } else { &cell["model"] };
+            load_words(model, &open["concurrency"], &open["rate"], &open["course"])
+        }
+    }
+}
+
+/// The part of a load point that says when something begins: the load point itself, or of sessions their arrivals.
+fn scheduled(cell: &Value) -> &Value {
+    if cell["model"] == "sessions" { &cell["start"]["arrivals"] } else { cell }
+}
+
+/// What the sessions of a plan are like, and how many there are; null where requests stand for themselves.
+fn sessions(plan: &Value) -> Value {
+    let of_sessions = plan["cells"].as_array().and_then(|cells| cells.iter().find(|c| c["model"] == "sessions"));
+    let Some(cell) = of_sessions else { return Value::Null };
+    let law = &cell["law"];
+    let mut fields = plan["sessions"].as_object().cloned().unwrap_or_default();
+    ["kind", "turns"].into_iter().for_each(|key| _ = fields.insert(key.to_owned(), law[key].clone()));
+    fields.insert("pause".to_owned(), json!(pause(&law["pause"])));
+    Value::Object(fields)
+}
+
+/// A pause as plans write it, on one line: `after exponential mean_ns 2000000000`.
+fn pause(value: &Value) -> String {
+    match value {
+        Value::Object(fields) => {
+            let parts = fields.iter().map(|(key, value)| match (key.as_str(), value) {
+                ("law", Value::String(law)) => law.clone(),
+                _ => format!("{key} {}", pause(value)),
+            });
+            parts.collect::<Vec<_>>().join(" ")
+        }
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
 }
 
 /// The loads at which an arm was really measured.
@@ -332,11 +378,13 @@ fn loads(arm: &Arm) -> Value {
 
 /// Arrival laws and hashes of the schedules of open loops, by load.
 fn schedules(plan: &Value) -> Map<String, Value> {
-    let cells = plan["cells"].as_array().into_iter().flatten().filter(|c| !c["schedule_hash"].is_null());
+    let cells = plan["cells"].as_array().into_iter().flatten();
     cells
-        .map(|c| {
+        .map(|cell| (cell, scheduled(cell)))
+        .filter(|(_, c)| !c["schedule_hash"].is_null())
+        .map(|(cell, c)| {
             let law = json!({"arrivals": c["arrivals"], "burstiness": c["burstiness"], "hash": c["schedule_hash"]});
-            (load_words(&c["model"], &c["concurrency"], &c["rate"], &c["course"]), law)
+            (words_of_cell(cell), law)
         })
         .collect()
 }
@@ -388,6 +436,35 @@ fn short(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sessions_of_another_kind_are_another_plan() {
+        let start = |users: u32| json!({"users": {"concurrency": users}});
+        let cell = |start: Value, pause: &str| {
+            let law = json!({"kind": "chat", "turns": [2, 6], "pause": pause});
+            json!({"model": "sessions", "start": start, "law": law})
+        };
+        let plan = |cells: Value| RunDocuments {
+            dir: "d".into(),
+            plan: json!({"cells": cells, "sessions": {"num_sessions": 30, "drop_sessions": 2}}),
+            run: Value::Null,
+        };
+        let names = |a: Value, b: Value| of_plans(&plan(a), &plan(b)).iter().map(|d| d.name).collect::<Vec<_>>();
+        let base = || json!([cell(start(4), "none")]);
+        assert_eq!(names(base(), base()), [""; 0]);
+        assert_eq!(names(base(), json!([cell(start(4), "x")])), ["sessions"]);
+        assert_eq!(names(base(), json!([cell(start(5), "none")])), ["loads"]);
+        assert_eq!(plan_loads(&plan(base()).plan), ["closed c 4"]);
+        assert_eq!(pause(&json!({"after": {"law": "exponential", "mean_ns": 5}})), "after exponential mean_ns 5");
+        let arriving = |hash: &str| {
+            let open =
+                json!({"rate": 0.5, "concurrency": null, "course": null, "schedule_hash": hash, "arrivals": "poisson"});
+            json!([cell(json!({"arrivals": open}), "none")])
+        };
+        assert_eq!(plan_loads(&plan(arriving("a")).plan), ["open rate 0.5"]);
+        assert_eq!(names(arriving("a"), arriving("b")), ["schedule"]);
+        assert_eq!(names(base(), json!([{"model": "closed", "concurrency": 4}])), ["sessions"]);
+    }
 
     #[test]
     fn gauges_are_alike_when_a_probe_would_not_tell_them_apart() {

@@ -353,6 +353,19 @@ pub fn drifting(percentile: &str, ms: f64, share: f64, ends: [f64; 2], p: f64) -
     )
 }
 
+/// How long nothing is sent between windows, in words; None: there are no rests.
+pub fn rests(between_windows_s: f64, between_cells_s: f64) -> Option<String> {
+    let rounds_s = between_windows_s.max(between_cells_s);
+    match (rounds_s > 0.0, between_cells_s > 0.0) {
+        (false, _) => None,
+        (true, false) => Some(format!("rests of {rounds_s} s between rounds, none between the load points of a round")),
+        (true, true) if rounds_s == between_cells_s => Some(format!("rests of {rounds_s} s before each load point")),
+        (true, true) => Some(format!(
+            "rests of {rounds_s} s between rounds, {between_cells_s} s between the load points of a round"
+        )),
+    }
+}
+
 /// Where a level begins that differs from the one before: seconds from the window's opening, ms before and after.
 pub fn level_changed(changes: &[(f64, f64, f64)]) -> String {
     let each = |(at, before, after): &(f64, f64, f64)| format!("{before:.3} to {after:.3} ms at {at:.1} s");
@@ -393,6 +406,15 @@ pub fn percent(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rests_in_words() {
+        assert_eq!(rests(0.0, 0.0), None);
+        let words = |windows, cells| rests(windows, cells).expect("rests");
+        assert_eq!(words(30.0, 0.0), "rests of 30 s between rounds, none between the load points of a round");
+        assert_eq!(words(30.0, 5.0), "rests of 30 s between rounds, 5 s between the load points of a round");
+        assert_eq!(words(0.0, 5.0), "rests of 5 s before each load point");
+    }
 
     #[test]
     fn the_published_curves_in_words() {

@@ -142,7 +142,10 @@ pub(super) fn lucky_runs(sheet: &Sheet<'_>) -> Answer {
     let at = scalar(&start["at"]).unwrap_or_else(|| "an unknown time".into());
     let rules = &start["rules"];
     let rule = |key: &str, words: &str| scalar(&rules[key]).map(|n| words.replace('#', &n));
+    let of_sessions = |key: &str, words: &str| scalar(&rules["sessions"][key]).map(|n| words.replace('#', &n));
     let stated = [
+        of_sessions("drop_sessions", "first # sessions dropped"),
+        of_sessions("num_sessions", "# sessions kept"),
         rule("drop", "first # dropped by trace id"),
         rule("num_prompts", "# kept"),
         rule("windows", "# windows a load"),

@@ -97,6 +97,9 @@ fn box_2_counts_and_noise() {
         s.windows[1].1.iter_mut().for_each(|row| shift_answer(row, 5 * MS));
     });
     changes(2, "largest gap between two windows", "one window of each load only", |s| s.windows.truncate(1));
+    changes(2, "2 windows", "rests of 30 s between rounds, 5 s between the load points of a round", |s| {
+        (s.plan["gap_between_windows_s"], s.plan["gap_between_cells_s"]) = (30.0.into(), 5.0.into());
+    });
 }
 
 #[test]

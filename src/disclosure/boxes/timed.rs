@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::facts::{Fault, Sheet, plural};
 use super::{Answer, Status};
+use crate::analysis::definitions::wording;
 use crate::report::quantity::{count, percent};
 use crate::rundir::run_json::{NoiseGaps, Requests};
 use crate::rundir::sessions::SessionCounts;
@@ -96,6 +97,8 @@ pub(super) fn how_many(sheet: &Sheet<'_>) -> Answer {
             format!("largest gap between two windows of a load: ttft {column} p50 {}{p99}", percent(Some(p50)))
         }
     };
+    let rest = |key: &str| sheet.plan[key].as_f64().unwrap_or(0.0);
+    let rests = wording::rests(rest("gap_between_windows_s"), rest("gap_between_cells_s")).unwrap_or_default();
     let found = sheet.sessions();
     let of = |count: fn(&SessionCounts) -> u64| found.iter().map(|s| count(&s.counts)).sum::<u64>();
     let sessions = match found.first() {
@@ -120,7 +123,7 @@ pub(super) fn how_many(sheet: &Sheet<'_>) -> Answer {
     if !found.is_empty() {
         values["sessions"] = json!(found.iter().map(|s| &s.counts).collect::<Vec<_>>());
     }
-    Answer::new(Status::Measured, [counts, sessions, noise], values)
+    Answer::new(Status::Measured, [counts, sessions, rests, noise], values)
 }
 
 /// The first sum that does not close.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::live::course::Rests;
 use crate::live::line::columns;
 use crate::rundir::health::HealthRow;
 use proptest::prelude::*;
@@ -12,7 +13,12 @@ fn at(ms: u64) -> Instant {
 }
 
 fn board(load_points: usize, windows: u32, model: &str) -> Board {
-    let course = Course::new(vec![None; load_points], windows, 1, Nanos::from_secs(30));
+    let course = Course::new(
+        vec![None; load_points],
+        windows,
+        1,
+        Rests { rounds: Nanos::from_secs(30), load_points: Nanos::ZERO },
+    );
     Board::new(Facts { model: model.to_owned(), max_failed: 0.01, course })
 }
 

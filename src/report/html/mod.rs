@@ -6,6 +6,8 @@
 mod figure;
 mod foreign;
 mod page;
+mod search;
+mod shell;
 #[cfg(test)]
 mod specimen;
 mod tables;
@@ -16,6 +18,7 @@ mod window;
 mod directory;
 
 pub use directory::of_directory;
+pub use search::of_search;
 
 use crate::analysis::exhibits::Exhibits;
 use crate::disclosure::directory::Disclosed;

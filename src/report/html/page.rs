@@ -1,10 +1,10 @@
 //! The page from top to bottom.
 
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::{figure, foreign, tables, window};
+use super::{figure, foreign, shell, tables, window};
 use crate::analysis::exhibits::{Exhibits, WindowExhibits};
 use crate::disclosure::boxes::Status;
 use crate::disclosure::directory::Disclosed;
@@ -13,9 +13,6 @@ use crate::report::quantity::{count, percent};
 use crate::report::{card, curves, fitness, markdown, overview, terminal};
 use crate::rundir::run_json::{Cell, Requests, RunJson, Window};
 use crate::workload::hex;
-
-const STYLE: &str = include_str!("style.css");
-const SCRIPT: &str = include_str!("script.js");
 
 /// Windows that are told one by one; of more, only the first.
 pub(super) const MOST_WINDOWS: usize = 24;
@@ -30,74 +27,33 @@ pub(super) fn page(run: &RunJson, disclosed: &Disclosed, exhibits: &Exhibits, te
     let name = foreign::plain(run.run_id.as_deref().unwrap_or("without run id"), foreign::NAME);
     let labels = if run.labels.is_empty() { String::new() } else { format!(" ({})", run.labels.join(", ")) };
     let title = foreign::plain(&format!("tarebench {name}{labels}"), foreign::SENTENCE);
-    let policy = format!(
-        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{}'",
-        base64(&Sha256::digest(SCRIPT))
-    );
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(policy);
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { (title) }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                a class="skip" href="#content" { "Skip to the findings" }
-                header {
-                    h1 { "tarebench " (foreign::name(run.run_id.as_deref().unwrap_or("without run id"))) }
-                    @if !run.labels.is_empty() {
-                        p { @for label in &run.labels { span class="label" { (foreign::name(label)) } } }
-                    }
-                    (what_was_measured(run, disclosed))
-                    div class="tools" id="tools" hidden {
-                        span { "Show columns:" }
-                        @for (class, name) in [("cg", "gross"), ("ct", "tare"), ("cn", "net"), ("cd", "due")] {
-                            label { input type="checkbox" value=(class) checked; (name) }
-                        }
-                        button type="button" id="theme" { "Light or dark" }
-                    }
-                    (contents(run, refusal.is_some()))
-                }
-                main id="content" {
-                    (verdict(run, refusal.as_deref()))
-                    @match &refusal {
-                        Some(_) => { (counts_alone(run)) }
-                        None => { (findings(run, exhibits)) }
-                    }
-                    (boxes(disclosed))
-                    @if refusal.is_none() { @if let Some(terms) = terms { (names_elsewhere(run, terms)) } }
-                    (how_to_read())
-                    (rebuild(run, disclosed))
-                }
-                footer { p class="note" { "Made by tarebench from the files named above; nothing in this page is fetched from anywhere." } }
-                script { (PreEscaped(SCRIPT)) }
-            }
+    let header = html! {
+        h1 { "tarebench " (foreign::name(run.run_id.as_deref().unwrap_or("without run id"))) }
+        @if !run.labels.is_empty() {
+            p { @for label in &run.labels { span class="label" { (foreign::name(label)) } } }
         }
+        (what_was_measured(run, disclosed))
+        div class="tools" id="tools" hidden {
+            span { "Show columns:" }
+            @for (class, name) in [("cg", "gross"), ("ct", "tare"), ("cn", "net"), ("cd", "due")] {
+                label { input type="checkbox" value=(class) checked; (name) }
+            }
+            (shell::theme_button())
+        }
+        (contents(run, refusal.is_some()))
     };
-    lean(page.into_string())
-}
-
-/// End tags that HTML lets one leave out: a tenth of the page. In text the signs are escaped, so none is met there.
-fn lean(page: String) -> String {
-    ["</td>", "</th>", "</tr>", "</li>", "</dt>", "</dd>"].iter().fold(page, |page, tag| page.replace(tag, ""))
-}
-
-/// Base 64 with padding, RFC 4648 section 4.
-pub(super) fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::new();
-    for three in bytes.chunks(3) {
-        let bits = three.iter().fold(0_u32, |bits, b| bits << 8 | u32::from(*b)) << (8 * (3 - three.len()));
-        for place in 0..4 {
-            let digit = DIGITS[(bits >> (18 - 6 * place) & 63) as usize];
-            out.push(if place > three.len() { '=' } else { char::from(digit) });
+    let main = html! {
+        (verdict(run, refusal.as_deref()))
+        @match &refusal {
+            Some(_) => { (counts_alone(run)) }
+            None => { (findings(run, exhibits)) }
         }
-    }
-    out
+        (boxes(disclosed))
+        @if refusal.is_none() { @if let Some(terms) = terms { (names_elsewhere(run, terms)) } }
+        (how_to_read())
+        (rebuild(run, disclosed))
+    };
+    shell::page(&title, &header, &main)
 }
 
 fn what_was_measured(run: &RunJson, disclosed: &Disclosed) -> Markup {

@@ -58,7 +58,7 @@ fn cells(line: &str) -> Vec<String> {
             (c, was) => {
                 let last = found.last_mut();
                 if let Some(cell) = last {
-                    if was && c != '|' {
+                    if was && !matches!(c, '|' | '(' | '[') {
                         cell.push('\\');
                     }
                     cell.push(c);

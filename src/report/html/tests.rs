@@ -90,7 +90,7 @@ fn nothing_is_fetched_and_only_our_script_may_run() {
     let script = between(&page, "<script>", "</script>");
     assert_eq!(script.len(), 1);
     assert!(script[0].len() < 6 * 1024, "{}", script[0].len());
-    let hash = page::base64(&Sha256::digest(script[0]));
+    let hash = shell::base64(&Sha256::digest(script[0]));
     assert!(
         page.contains(&format!("script-src &#39;sha256-{hash}&#39;"))
             || page.contains(&format!("script-src 'sha256-{hash}'"))
@@ -105,7 +105,7 @@ fn nothing_is_fetched_and_only_our_script_may_run() {
 
 #[test]
 fn base64_is_that_of_the_rfc() {
-    let told = ["", "f", "fo", "foo", "foob", "fooba", "foobar"].map(|s| page::base64(s.as_bytes()));
+    let told = ["", "f", "fo", "foo", "foob", "fooba", "foobar"].map(|s| shell::base64(s.as_bytes()));
     assert_eq!(told, ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"]);
 }
 

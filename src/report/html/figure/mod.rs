@@ -7,6 +7,7 @@ mod health;
 mod heatmap;
 mod line;
 mod noise;
+mod search;
 mod timeline;
 mod turns;
 
@@ -16,6 +17,7 @@ pub(super) use health::health;
 pub(super) use heatmap::heatmap;
 pub(super) use line::over_load;
 pub(super) use noise::noise;
+pub(super) use search::of_search;
 pub(super) use timeline::timeline;
 pub(super) use turns::{tokens_by_turn, ttft_by_turn};
 
