@@ -88,6 +88,13 @@ pub(in crate::report::html) fn ttft_by_turn(found: &Sessions) -> Markup {
     canvas.ends(&PLOT, labels);
     let medians: Vec<(u32, f64)> = all[0].iter().filter_map(|(turn, point)| Some((*turn, (*point)?.0))).collect();
     let goes = match (medians.first(), medians.last()) {
+        (Some((first, from)), Some((last, to))) if first != last && (from - to).abs() <= 0.05 * from => {
+            format!(
+                "The median is nearly the same at turn {first} and at turn {last}: {} and {}.",
+                latency(*from),
+                latency(*to)
+            )
+        }
         (Some((first, from)), Some((last, to))) if first != last => {
             format!("The median goes from {} at turn {first} to {} at turn {last}.", latency(*from), latency(*to))
         }
