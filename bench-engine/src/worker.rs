@@ -19,6 +19,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 const LONGEST_WAIT: Nanos = Nanos::from_millis(50);
 /// Wait between looks at an empty supply.
 const HUNGRY_WAIT: Nanos = Nanos::from_micros(200);
+/// The same just after a reply of a session: the next turn may be made of it at once.
+const EAGER_WAIT: Nanos = Nanos::from_micros(50);
+/// How long that goes on.
+const EAGER_FOR: Nanos = Nanos::from_millis(2);
 /// Most requests ready for the canaries of all workers.
 const CANARY_SUPPLY: usize = 256;
 
@@ -235,7 +239,10 @@ enum Order {
         found_empty: Option<Instant>,
     },
     /// None: as many in hand as there are slots for.
-    Any,
+    Any {
+        /// When a slot became free last: a request may be made of its reply.
+        freed: Option<Instant>,
+    },
 }
 
 impl Order {
@@ -244,7 +251,15 @@ impl Order {
     fn most_in_hand(self, free: usize) -> usize {
         match self {
             Order::ByDue { .. } => free.min(1),
-            Order::Any => free,
+            Order::Any { .. } => free,
+        }
+    }
+
+    /// Between looks at an empty supply.
+    fn patience(self, now: Instant) -> Nanos {
+        match self {
+            Order::Any { freed: Some(at) } if now < at + EAGER_FOR => EAGER_WAIT,
+            Order::Any { .. } | Order::ByDue { .. } => HUNGRY_WAIT,
         }
     }
 }
@@ -563,7 +578,7 @@ impl Desk {
                 // without a slot there is nothing to fetch a request for
                 let over = slots == 0;
                 let order = match load {
-                    Load::Sessions => Order::Any,
+                    Load::Sessions => Order::Any { freed: None },
                     _ => Order::ByDue { found_empty: None },
                 };
                 self.dispatch = Dispatch::Due { opened, order, busy: 0, over };
@@ -619,11 +634,14 @@ impl Desk {
     /// When there is something to do at the latest.
     fn wake(&self, now: Instant) -> Instant {
         let starving = match &self.dispatch {
-            Dispatch::Closed { .. } => !self.hungry.is_empty(),
-            Dispatch::Due { order, over, .. } => !over && self.hand.len() < order.most_in_hand(self.idle.len()),
+            Dispatch::Closed { .. } => (!self.hungry.is_empty()).then_some(HUNGRY_WAIT),
+            Dispatch::Due { order, over, .. } => {
+                let wants = !over && self.hand.len() < order.most_in_hand(self.idle.len());
+                wants.then(|| order.patience(now))
+            }
         };
         let due = self.hand.peek().map(|Reverse(first)| first.due);
-        let patience = now + if starving { HUNGRY_WAIT } else { LONGEST_WAIT };
+        let patience = now + starving.unwrap_or(LONGEST_WAIT);
         [self.timers.next(), due].into_iter().flatten().fold(patience, Instant::min)
     }
 
@@ -700,8 +718,11 @@ impl Desk {
                 self.take_job(slot);
                 self.report.starved += u32::from(self.hungry.len() > waiting);
             }
-            Dispatch::Due { busy, .. } => {
+            Dispatch::Due { busy, order, .. } => {
                 *busy -= 1;
+                if let Order::Any { freed } = order {
+                    *freed = Some(self.now);
+                }
                 self.idle.put(slot, &self.conns[slot as usize]);
             }
         }
@@ -785,7 +806,7 @@ impl Desk {
                 }
                 // of many in hand some become due before the window is closed, which is for others to say
                 let left = match order {
-                    Order::Any => self.shared.supply.push(job),
+                    Order::Any { .. } => self.shared.supply.push(job),
                     Order::ByDue { .. } => Err(job),
                 };
                 self.report.never_due += u32::from(left.is_err());

@@ -28,7 +28,7 @@ const TX_STAMP_WAIT: Nanos = Nanos::from_millis(100);
 /// Between looks for messages, when there were none.
 const IDLE: Duration = Duration::from_millis(1);
 /// The same while a turn may wait for the reply that it needs.
-const IDLE_IN_SESSIONS: Duration = Duration::from_micros(200);
+const IDLE_IN_SESSIONS: Duration = Duration::from_micros(100);
 /// A reply that was seen is not taken to have arrived earlier than that before the clocks are compared again: a step of
 /// the wall clock that nobody knows of yet must not send a turn before its time.
 const ARRIVED_WITHIN: Nanos = Nanos::from_millis(100);

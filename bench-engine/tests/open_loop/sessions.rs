@@ -54,6 +54,19 @@ fn a_turn_that_is_made_after_its_due_goes_at_once() {
 }
 
 #[test]
+fn just_after_a_reply_the_next_turn_is_looked_for_often() {
+    // the first one is seen 200 us after the opening, its reply is there 3 ms later, the next turn so long after that
+    let reply = Nanos::from_micros(3_200);
+    for (after_us, within_us) in [(310, 100), (1_700, 100), (9_000, 400)] {
+        let comes = reply + Nanos::from_micros(after_us);
+        let (found, opened) = window_of(1, script([answer(ms(3))]), vec![(Nanos::ZERO, Nanos::ZERO), (comes, reply)]);
+        assert_eq!(found[0].ended, opened + reply);
+        let waited = submit(&found[1]).saturating_since(opened + comes);
+        assert!(waited <= Nanos::from_micros(within_us), "{after_us} us after it: {waited:?}");
+    }
+}
+
+#[test]
 fn a_request_in_hand_keeps_a_slot() {
     // the one slot is kept for what came first; the other one, due before it, waits for its reply
     let (found, opened) = window_of(1, script([answer(ms(2))]), vec![(Nanos::ZERO, ms(15)), (ms(1), ms(3))]);
