@@ -400,7 +400,8 @@ run_args! {
     #[arg(long, value_name = "METRIC:MS,..", help_heading = "Protocol")]
     goodput: Option<List<String>>,
     /// TOML file of goals: a table request as in --goodput, share = 0.99, a table window with "ttft.p99" = 900 (ms), failed,
-    /// output_tokens_per_s, requests_per_s, recovery_s (after --at and --inject): each passes, fails, or is inconclusive by its 95 % interval
+    /// output_tokens_per_s, requests_per_s, recovery_s (after --at and --inject), of sessions and chains session.p95 (from
+    /// first due to last token) and waited.p95 (of that without the pauses): each passes, fails, or is inconclusive by its 95 % interval
     #[arg(long, value_name = "FILE", help_heading = "Protocol")]
     slo: Option<PathBuf>,
     /// quick, standard, tail (300, 1,000, 10,000 kept a window), seed-v1 (the seed's protocol exactly)
