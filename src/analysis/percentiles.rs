@@ -7,21 +7,35 @@
 //! Percentiles are type 7 of Hyndman and Fan (1996), numpy's `linear`. The position `(n - 1) p` is kept as whole
 //! thousandths, so that nothing depends on how `p` rounds in binary.
 
-use std::sync::OnceLock;
-
 /// Most values of a column that are kept one by one. The unit tests' own switch comes earlier, so that they reach it.
 pub const EXACT: usize = if cfg!(test) { 50_000 } else { 10_000_000 };
 /// The definition of percentiles of more values, as outputs name it.
 pub const BUCKETED: &str = "percentiles=type7 over middles of log buckets of 0.1%;n,mean,sd,min,max of whole ns";
 
-/// Lower edges of the buckets of positive values, in ns: 1, then always one more or 0.1 % more, whichever is larger.
-fn edges() -> &'static [i64] {
-    static EDGES: OnceLock<Vec<i64>> = OnceLock::new();
-    EDGES.get_or_init(|| {
-        let next = |edge: &i64| edge.checked_add((edge / 1000).max(1));
-        std::iter::successors(Some(1), next).collect()
-    })
+/// The edge after one: one more, or 0.1 % more, whichever is larger.
+const fn next_edge(edge: i64) -> Option<i64> {
+    let step = edge / 1000;
+    edge.checked_add(if step > 1 { step } else { 1 })
 }
+
+const fn count_edges() -> usize {
+    let (mut n, mut edge) = (1, 1);
+    while let Some(next) = next_edge(edge) {
+        (n, edge) = (n + 1, next);
+    }
+    n
+}
+
+/// Lower edges of the buckets of positive values, in ns, from 1 on.
+static EDGES: [i64; count_edges()] = {
+    let mut edges = [1; count_edges()];
+    let mut i = 0;
+    while let Some(next) = next_edge(edges[i]) {
+        i += 1;
+        edges[i] = next;
+    }
+    edges
+};
 
 /// The middle of the bucket of a value, in ns; the value itself up to 2,000 ns. Negative values have the same buckets.
 pub fn bucket_middle(ns: i64) -> i64 {
@@ -29,10 +43,9 @@ pub fn bucket_middle(ns: i64) -> i64 {
     if size < 2_000 {
         return ns;
     }
-    let edges = edges();
-    let above = edges.partition_point(|edge| *edge <= size);
-    let low = edges[above - 1];
-    let last = edges.get(above).map_or(i64::MAX, |edge| edge - 1);
+    let above = EDGES.partition_point(|edge| *edge <= size);
+    let low = EDGES[above - 1];
+    let last = EDGES.get(above).map_or(i64::MAX, |edge| edge - 1);
     ns.signum() * (low + (last - low) / 2)
 }
 
@@ -280,8 +293,7 @@ mod tests {
         assert_eq!([0, 1, -7, 1_999].map(bucket_middle), [0, 1, -7, 1_999]);
         assert_eq!([10_000_000, -10_000_000].map(|ns| (bucket_middle(ns) - ns).abs() <= 5_000), [true; 2]);
         assert_eq!(bucket_middle(-10_000_000), -bucket_middle(10_000_000));
-        let edges = edges();
-        assert!((20_000..60_000).contains(&edges.len()) && edges[1_999] == 2_000 && edges[2_000] == 2_002);
+        assert!((20_000..60_000).contains(&EDGES.len()) && EDGES[1_999] == 2_000 && EDGES[2_000] == 2_002);
         let _ = [i64::MAX, i64::MIN].map(bucket_middle);
     }
 

@@ -453,8 +453,8 @@ fn session_s(plan: &Plan, reply_s: f64) -> f64 {
     plan.sessions.as_ref().map_or(0.0, |sessions| sessions.duration_s(reply_s))
 }
 
-/// Bytes of a row without its token events, and of each of these: measured on runs against the mock.
-const ROW_BYTES: (f64, f64) = (1_400.0, 64.0);
+/// Bytes of a row without its token events, and of each of these: measured on rows against the mock.
+const ROW_BYTES: (f64, f64) = (1_460.0, 59.0);
 
 fn on_disk(requests: f64, mean_out: f64) -> String {
     let bytes = requests * (ROW_BYTES.0 + ROW_BYTES.1 * mean_out);

@@ -1,6 +1,7 @@
 //! The 95 % intervals of percentiles, and the percentiles that have none.
 
-use crate::report::quantity::{between, stamps_bound};
+use crate::analysis::percentiles::EXACT;
+use crate::report::quantity::{between, count, stamps_bound};
 use crate::rundir::run_json::Distribution;
 
 /// The interval of a percentile, `40.1..45.0 ms`; None where there is none, and where the stamps bound net so loosely
@@ -16,7 +17,8 @@ pub(super) fn interval(column: Option<&Distribution>, name: &str) -> Option<Stri
 pub(super) fn lacking(table: &[(&str, Option<&Distribution>)], shown: &[&str]) -> Option<String> {
     let lacks = |metric: &str, p: &str| {
         let columns = table.iter().filter(|(name, _)| *name == metric).filter_map(|(_, column)| *column);
-        columns.into_iter().any(|column| column.percentile(p).is_some() && !column.ci_ms.contains_key(p))
+        let few = |column: &&Distribution| column.buckets.is_none() && !column.ci_ms.contains_key(p);
+        columns.into_iter().filter(few).any(|column| column.percentile(p).is_some())
     };
     let mut sets: Vec<(String, Vec<&str>)> = Vec::new();
     for (place, (metric, _)) in table.iter().enumerate() {
@@ -33,7 +35,24 @@ pub(super) fn lacking(table: &[(&str, Option<&Distribution>)], shown: &[&str]) -
     }
     let sets: Vec<String> =
         sets.iter().map(|(missing, metrics)| format!("{missing} of {}", metrics.join(", "))).collect();
-    (!sets.is_empty()).then(|| format!("n too small for an interval, so no claim: {}", sets.join("; ")))
+    let few = (!sets.is_empty()).then(|| format!("n too small for an interval, so no claim: {}", sets.join("; ")));
+    let told: Vec<String> = few.into_iter().chain(in_buckets(table)).collect();
+    (!told.is_empty()).then(|| told.join("; "))
+}
+
+/// Names the metrics of which there are so many values that they are counted in buckets, where that leaves no interval.
+fn in_buckets(table: &[(&str, Option<&Distribution>)]) -> Option<String> {
+    let bare = |column: &Distribution| {
+        column.buckets.is_some() && column.ci_ms.is_empty() && column.percentile("p50").is_some()
+    };
+    let mut metrics: Vec<&str> =
+        table.iter().filter(|(_, column)| column.is_some_and(bare)).map(|(metric, _)| *metric).collect();
+    metrics.dedup();
+    let many = count(EXACT as u64);
+    let told = || {
+        format!("more than {many} values, counted in buckets without an interval, so no claim: {}", metrics.join(", "))
+    };
+    (!metrics.is_empty()).then(told)
 }
 
 #[cfg(test)]
@@ -67,5 +86,9 @@ mod tests {
         let expected = "n too small for an interval, so no claim: p99 of ttft, e2e; p95 p99 of gap";
         assert_eq!(told.as_deref(), Some(expected));
         assert_eq!(lacking(&table[..2], &["p50"]), None);
+        let mut many = column(&[]);
+        many.buckets = Some("named".into());
+        let told = lacking(&[("gap", Some(&many)), ("gap", Some(&many))], &["p50", "p95"]).unwrap();
+        assert!(told.starts_with("more than ") && told.ends_with("so no claim: gap"), "{told}");
     }
 }

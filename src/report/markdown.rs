@@ -447,7 +447,19 @@ fn definitions(md: &mut String, run: &RunJson) {
     for id in run.definitions.values().flat_map(|columns| columns.values()) {
         push(md, &format!("- `{id}`"));
     }
+    if let Some(id) = in_buckets(run) {
+        push(md, &format!("- of more values than are kept one by one: `{id}`"));
+    }
     push(md, "");
+}
+
+/// How percentiles of too many values were counted, where there were so many.
+fn in_buckets(run: &RunJson) -> Option<&str> {
+    let windows = run.cells.iter().flat_map(|cell| &cell.windows);
+    windows
+        .flat_map(|w| [&w.metrics.gap.gross, &w.metrics.e2e.gross, &w.metrics.lateness])
+        .flatten()
+        .find_map(|d| d.buckets.as_deref())
 }
 
 fn files(md: &mut String, disclosed: &Disclosed) {

@@ -85,7 +85,7 @@ impl Raw {
             if let Some(replayed) = &mut replayed {
                 replayed.take(&row, at)?;
             }
-            pile.rows.push(row);
+            pile.rows.push(slim(row));
             // the rows of a finished window are not needed any more
             if pile.counted == number(&windows[index], "rows") {
                 let done = std::mem::take(&mut pile.rows);
@@ -108,6 +108,13 @@ impl Raw {
         let orphans = piles.into_iter().map(|(key, pile)| (key, pile.counted)).collect();
         Ok(Raw { plan, windows, figures, rows, orphans, tails, cut_off })
     }
+}
+
+/// A row without what no figure is made of, so that the rows of a long window fit into memory.
+fn slim(mut row: Row) -> Row {
+    (row.run, row.prompt_sha256, row.server_timings) = (String::new(), String::new(), None);
+    row.chunks.shrink_to_fit();
+    row
 }
 
 /// A window's own line against the rows that are there.

@@ -207,7 +207,7 @@ impl Timeline {
             self.scaled(ttft, ttft_law) + self.extra
         };
         let interval = self.drift.map_or(interval, |(drift, since)| {
-            Nanos::from_ns((interval.ns() as f64 * drift.factor(self.at.saturating_since(since))) as u64)
+            Nanos::from_ns((interval.ns() as f64 * drift.factor(self.at.saturating_since(since))).round() as u64)
         });
         self.at = self.at + interval;
         let Some(step) = self.pace.lockstep.filter(|step| step.ns() > 0) else { return self.at };
@@ -314,7 +314,7 @@ mod tests {
         let dues = of("1%/10m", 6 * minute);
         assert_eq!(dues[0] - 6 * minute, 120_600_000);
         assert_eq!(dues[1] - dues[0], 10_050_020);
-        assert_eq!(dues[2] - dues[1], 10_050_021);
+        assert_eq!(dues[2] - dues[1], 10_050_022);
         assert_eq!(of("1%/10m", minute)[0] - minute, 120_000_000, "nothing at its start");
         assert_eq!(of("1%/10m", 0)[0], 120_000_000, "nor before it");
         assert_eq!(of("-50%/1m", 6 * minute)[2], 6 * minute, "no interval is negative");
