@@ -256,7 +256,7 @@ impl Campaign<'_> {
 
     fn recorder<'b>(&'b self, books: &'b Books) -> anyhow::Result<Recorder<'b, RowFiles<'b>>> {
         let rows = |first, most, part| {
-            RowFiles::create(&self.arm.dir, first, most, part)
+            RowFiles::create(self.arm.dir, first, most, part)
                 .with_context(|| self.arm.dir.join(first).display().to_string())
         };
         // the canary is slow: its rows stay in one file
@@ -344,7 +344,7 @@ impl Campaign<'_> {
                 self.live.borrow_mut().open(opened);
                 // closes now, as far as anybody could say if the run were killed
                 let begun = self.window_row(place, opened, opened, 0, Counters::default(), &[], desk);
-                opening::write(&self.arm.dir, &begun).context("the run directory cannot be written")?;
+                opening::write(self.arm.dir, &begun).context("the run directory cannot be written")?;
                 scraper.into_iter().for_each(|s| s.opened(place.index, place.window, opened));
                 let clock = || SystemClock.now();
                 let mut injector = self.injector(place, opened);

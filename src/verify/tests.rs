@@ -999,7 +999,7 @@ fn more_values_than_are_kept_are_counted_in_buckets() {
     let mut specimen = Specimen::long(20, 140, |id| id * 7_919 % MS);
     for row in &mut specimen.windows[0].1 {
         let (first, id) = (row.chunks[0], row.trace_id);
-        let at = |k: u64| k * MS + (k + id).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 44;
+        let at = |k: u64| (k * MS + (k + id).wrapping_mul(0x9E37_79B9_7F4A_7C15)) >> 44;
         let chunk = |k: u64| {
             let mut chunk = first;
             let later = |t: u64| t + at(k);
