@@ -1,6 +1,6 @@
 //! Whether a window was steady, in a line and in a table.
 
-use crate::analysis::definitions::steadiness::Drift;
+use crate::analysis::definitions::steadiness::{Drift, Followed};
 use crate::report::quantity::{count, latency};
 use crate::rundir::run_json::{SliceTrend, SteadyMetric, Window};
 
@@ -8,10 +8,11 @@ use crate::rundir::run_json::{SliceTrend, SteadyMetric, Window};
 pub(super) fn line(window: &Window) -> String {
     let s = &window.steady;
     if s.drift == Drift::Withheld {
-        return "not told: gross is withheld".into();
+        return "not told: gross and net are withheld".into();
     }
     let metrics = [("ttft", &s.ttft), ("e2e", &s.e2e)];
     let metrics: Vec<(&str, &SteadyMetric)> = metrics.into_iter().filter(|(_, m)| m.n > 0).collect();
+    let stands_in = metrics.iter().any(|(_, m)| m.column == Some(Followed::Net));
     let mut parts = vec![warm_up(&metrics, window.requests.dropped), drift(&metrics)];
     let of_p95 = |m: &SteadyMetric, name: &str| {
         m.p95_change_points.iter().map(|c| format!("{name} p95 at {:.1} s", c.at_s)).collect::<Vec<_>>()
@@ -29,6 +30,9 @@ pub(super) fn line(window: &Window) -> String {
         none if none.is_empty() => "effective n not known (fewer than 50 requests)".into(),
         known => format!("effective n {known}"),
     });
+    if stands_in {
+        parts.push("all of net, since gross is withheld".into());
+    }
     parts.join("   ")
 }
 
@@ -85,7 +89,7 @@ fn effective(m: &SteadyMetric) -> Option<String> {
     Some(format!("{at_most}{} of {}", count(a.n_eff.round() as u64), count(m.n)))
 }
 
-/// A row of Markdown for each metric that has values, under a heading; empty when gross is withheld.
+/// A row of Markdown for each metric that has values, under a heading; empty when gross and net are withheld.
 pub(super) fn table(window: &Window) -> String {
     let s = &window.steady;
     if s.drift == Drift::Withheld {
@@ -102,7 +106,10 @@ pub(super) fn table(window: &Window) -> String {
         }
         let third = |ms: Option<f64>| ms.map_or_else(dash, latency);
         let mut cells = vec![
-            name.to_string(),
+            match m.column {
+                Some(Followed::Net) => format!("{name} (net, gross is withheld)"),
+                _ => name.to_string(),
+            },
             count(m.n),
             m.warm_up.map_or_else(dash, |w| format!("{} of {}", count(w.cut), count(w.n))),
             third(m.thirds.map(|t| t.first_ms)),

@@ -13,7 +13,7 @@ use crate::analysis::definitions::curve::{Over, Shape};
 use crate::analysis::definitions::failure::{Figure, NotFollowed};
 use crate::analysis::definitions::goals::Answer;
 use crate::analysis::definitions::rules::GateState;
-use crate::analysis::definitions::steadiness::Drift;
+use crate::analysis::definitions::steadiness::{Drift, Followed};
 use crate::goals::{RequestMetric, WindowFigure};
 use crate::rundir::arrivals::Arrivals;
 use crate::rundir::disclosed::{Disclosed, Lengths};
@@ -876,6 +876,8 @@ pub struct Steady {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SteadyMetric {
+    /// What was followed: gross, or net where gross is withheld; null where both are.
+    pub column: Option<Followed>,
     /// Kept requests with a value.
     pub n: u64,
     /// How long it took to settle; null with fewer than 50 requests.

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::window::verdict;
-use crate::analysis::definitions::steadiness::{self, Drift};
-use crate::analysis::definitions::{millis, rules, seconds, wording};
+use crate::analysis::definitions::steadiness::{self, Drift, Followed};
+use crate::analysis::definitions::{self, Columns, millis, rules, seconds, wording};
 use crate::analysis::percentiles::figures;
 use crate::analysis::statistics::{autocorrelation, change_points, levels, mser, rank_sum, trend};
 use crate::rundir::row::{Outcome, Phase, Row};
@@ -18,25 +18,40 @@ pub(super) struct Bounds {
     pub(super) drop: u64,
 }
 
-/// `(submit, gross, kept)`, in order.
+/// `(submit, ns, kept)`, in order.
 type Series = Vec<(u64, i64, bool)>;
 
+/// What the gates withhold.
+#[derive(Clone, Copy)]
+pub(super) struct Withheld {
+    pub(super) gross: bool,
+    pub(super) net: bool,
+}
+
 /// The `steady` object of a window, and its verdicts at the end of `verdicts`.
-pub(super) fn steady(sent: &[&Row], bounds: Bounds, no_gross: bool, verdicts: &mut Vec<Value>) -> Value {
-    use crate::analysis::definitions::{e2e, ttft};
-    let ok = || sent.iter().filter(|r| r.outcome == Outcome::Ok);
-    let series = |gross: &dyn Fn(&Row) -> Option<i64>| {
-        let mut series: Series =
-            ok().filter_map(|r| Some((r.submit?, gross(r)?, r.phase == Phase::Measured))).collect();
-        series.sort();
-        series
-    };
-    let all = [("ttft", series(&|r| ttft(r).gross)), ("e2e", series(&|r| e2e(r).gross))];
-    let [ttft, e2e] = all.map(|(metric, series)| {
-        let found = if no_gross { withheld(&series) } else { Course::of(series, bounds) };
-        verdicts.extend(flags(metric, &found, bounds.drop));
+pub(super) fn steady(sent: &[&Row], bounds: Bounds, no: Withheld, verdicts: &mut Vec<Value>) -> Value {
+    let metric = |name: &str, of: fn(&Row) -> Columns<i64>, verdicts: &mut Vec<Value>| {
+        let series = |column: Followed| {
+            let ok = sent.iter().filter(|r| r.outcome == Outcome::Ok);
+            let ns = |row: &Row| match column {
+                Followed::Gross => of(row).gross,
+                Followed::Net => of(row).net.map(|net| net.at),
+            };
+            let mut series: Series = ok.filter_map(|r| Some((r.submit?, ns(r)?, r.phase == Phase::Measured))).collect();
+            series.sort();
+            series
+        };
+        let net = series(Followed::Net);
+        let found = match Followed::of(no.gross, no.net || net.is_empty()) {
+            Some(Followed::Gross) => Course::of(series(Followed::Gross), Followed::Gross, bounds),
+            Some(Followed::Net) => Course::of(net, Followed::Net, bounds),
+            None => withheld(&series(Followed::Gross)),
+        };
+        verdicts.extend(flags(name, &found, bounds.drop));
         found
-    });
+    };
+    let ttft = metric("ttft", definitions::ttft, verdicts);
+    let e2e = metric("e2e", definitions::e2e, verdicts);
     json!({"drift": drift_of(&ttft["drift"]).and(drift_of(&e2e["drift"])), "ttft": ttft, "e2e": e2e})
 }
 
@@ -47,6 +62,7 @@ fn drift_of(value: &Value) -> Drift {
 
 fn withheld(series: &Series) -> Value {
     json!({
+        "column": null,
         "n": series.iter().filter(|r| r.2).count(),
         "warm_up": null, "thirds": null, "autocorrelation": null,
         "drift": Drift::Withheld, "reason": wording::steady_withheld(),
@@ -62,12 +78,13 @@ struct Course {
 }
 
 impl Course {
-    fn of(series: Series, bounds: Bounds) -> Value {
+    fn of(series: Series, column: Followed, bounds: Bounds) -> Value {
         let kept = || series.iter().filter(|r| r.2);
         let course = Course { submits: kept().map(|r| r.0).collect(), ns: kept().map(|r| r.1).collect(), bounds };
         let values: Vec<f64> = course.ns.iter().map(|ns| millis(*ns)).collect();
         let memory = autocorrelation::of_ranks(&values);
         let mut found = json!({
+            "column": column,
             "n": values.len(),
             "warm_up": warm_up(&series),
             "thirds": thirds(&values),
@@ -226,7 +243,9 @@ fn thirds(values: &[f64]) -> Value {
 }
 
 fn flags(metric: &str, found: &Value, dropped: u64) -> Vec<Value> {
-    let flag = |figure: f64, text: String| verdict(metric, "gross", None, "flag", Some(figure), &text);
+    let flag = |figure: f64, text: String| {
+        verdict(metric, found["column"].as_str().unwrap_or("gross"), None, "flag", Some(figure), &text)
+    };
     let float = |value: &Value| value.as_f64().unwrap_or_default();
     let mut flags = Vec::new();
     let w = &found["warm_up"];

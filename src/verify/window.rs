@@ -139,7 +139,8 @@ impl Recount<'_> {
         };
         let goals = judged.by(plan);
         let bounds = Bounds { opened: self.opened, closed: self.closed, drop: number(self.line, "drop") };
-        let steady = steady::steady(&self.sent, bounds, no_gross, &mut verdicts);
+        let steady =
+            steady::steady(&self.sent, bounds, steady::Withheld { gross: no_gross, net: forbidden.net }, &mut verdicts);
         let soak = soak::soak(
             self.line,
             &self.sent,

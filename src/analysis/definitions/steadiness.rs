@@ -1,6 +1,7 @@
 //! When a window counts as steady: the formulas over its slices and over what its requests remember of each other.
 //!
-//! The series is gross (what the client saw), of ok requests in order of `submit`, ties by value. Drift and change points
+//! The series is gross (what the client saw), of ok requests in order of `submit`, ties by value; where the gates withhold
+//! gross it is net by `arrived`, which the client's own delays do not touch. Drift and change points
 //! are sought in slices of equal time from the first kept `submit` to the last: `p50` and `p95` of each slice.
 
 use schemars::JsonSchema;
@@ -9,6 +10,35 @@ use serde::{Deserialize, Serialize};
 use super::rules;
 use crate::analysis::statistics::trend::Trend;
 use crate::analysis::statistics::{autocorrelation, levels};
+
+/// The column that is followed over a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Followed {
+    /// What the client saw.
+    Gross,
+    /// Server and network, where the client was not fit to tell gross.
+    Net,
+}
+
+impl Followed {
+    /// By what the gates withhold.
+    pub fn of(no_gross: bool, no_net: bool) -> Option<Followed> {
+        match (no_gross, no_net) {
+            (false, _) => Some(Followed::Gross),
+            (true, false) => Some(Followed::Net),
+            (true, true) => None,
+        }
+    }
+
+    /// As columns are called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Followed::Gross => "gross",
+            Followed::Net => "net",
+        }
+    }
+}
 
 /// What can be said of a window's drift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -21,7 +51,7 @@ pub enum Drift {
     Steady,
     /// Not looked for: too little time, or too few requests. Never the same as unstable.
     TooShortToTell,
-    /// The gates withhold gross, and everything made of it.
+    /// The gates withhold gross and net, and everything made of them.
     Withheld,
 }
 
@@ -40,7 +70,7 @@ impl std::fmt::Display for Drift {
             Drift::Drifting => "drifting",
             Drift::Steady => "steady",
             Drift::TooShortToTell => "too short to tell",
-            Drift::Withheld => "not told, gross is withheld",
+            Drift::Withheld => "not told, gross and net are withheld",
         })
     }
 }

@@ -412,7 +412,7 @@ pub fn slices_too_small(needed: u64) -> String {
 
 /// The gates withhold what it is made of.
 pub fn steady_withheld() -> String {
-    "gross is withheld".into()
+    "gross and net are withheld".into()
 }
 
 /// A share in percent, as precise as its size asks for.

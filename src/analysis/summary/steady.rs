@@ -1,8 +1,9 @@
 //! Whether latency stayed what it was over a window.
 
+use super::columns::Withheld;
 use super::window_tally::verdict;
-use crate::analysis::definitions::steadiness::{self, Drift};
-use crate::analysis::definitions::{millis, rules, seconds, wording};
+use crate::analysis::definitions::steadiness::{self, Drift, Followed};
+use crate::analysis::definitions::{Columns, millis, rules, seconds, wording};
 use crate::analysis::percentiles::{self, PUBLISHED};
 use crate::analysis::statistics::levels::{self, middle};
 use crate::analysis::statistics::{autocorrelation, change_points, mser, rank_sum, trend};
@@ -15,11 +16,17 @@ use crate::rundir::window::WindowRow;
 #[cfg(test)]
 mod tests;
 
-/// Gross latencies of the ok requests, the dropped ones included, with their submits.
+/// Latencies of the ok requests, the dropped ones included, with their submits.
 #[derive(Default)]
 pub(super) struct Course {
-    ttft: Vec<Point>,
-    e2e: Vec<Point>,
+    ttft: Series,
+    e2e: Series,
+}
+
+#[derive(Default)]
+struct Series {
+    gross: Vec<Point>,
+    net: Vec<Point>,
 }
 
 /// Ordered by submit; ties by value, so that the order does not depend on that of the rows.
@@ -46,18 +53,23 @@ impl Point {
 
 impl Course {
     /// An ok request.
-    pub(super) fn take(&mut self, row: &Row, ttft: Option<i64>, e2e: Option<i64>) {
+    pub(super) fn take(&mut self, row: &Row, ttft: &Columns<i64>, e2e: &Columns<i64>) {
         let Some(submit) = row.submit else { return };
         let kept = row.phase == Phase::Measured;
-        self.ttft.extend(ttft.map(|ns| Point::new(submit, ns, kept)));
-        self.e2e.extend(e2e.map(|ns| Point::new(submit, ns, kept)));
+        for (series, of) in [(&mut self.ttft, ttft), (&mut self.e2e, e2e)] {
+            series.gross.extend(of.gross.map(|ns| Point::new(submit, ns, kept)));
+            series.net.extend(of.net.as_ref().map(|net| Point::new(submit, net.at, kept)));
+        }
     }
 
-    /// What it was like; `withheld` where the gates withhold gross.
-    pub(super) fn judge(self, bounds: &WindowRow, withheld: bool, verdicts: &mut Vec<Verdict>) -> Steady {
-        let [ttft, e2e] = [("ttft", self.ttft), ("e2e", self.e2e)].map(|(name, mut points)| {
-            points.sort_unstable();
-            let found = if withheld { not_told(&points) } else { of(&points, bounds) };
+    /// What it was like, as far as the gates let it be told.
+    pub(super) fn judge(self, bounds: &WindowRow, withheld: Withheld, verdicts: &mut Vec<Verdict>) -> Steady {
+        let [ttft, e2e] = [("ttft", self.ttft), ("e2e", self.e2e)].map(|(name, Series { gross, net })| {
+            let found = match Followed::of(withheld.gross, withheld.net || net.is_empty()) {
+                Some(Followed::Gross) => of(gross, Followed::Gross, bounds),
+                Some(Followed::Net) => of(net, Followed::Net, bounds),
+                None => not_told(&gross),
+            };
             verdicts.extend(flags(name, &found, bounds.drop));
             found
         });
@@ -67,6 +79,7 @@ impl Course {
 
 fn not_told(points: &[Point]) -> SteadyMetric {
     SteadyMetric {
+        column: None,
         n: points.iter().filter(|p| p.kept()).count() as u64,
         warm_up: None,
         thirds: None,
@@ -81,12 +94,14 @@ fn not_told(points: &[Point]) -> SteadyMetric {
     }
 }
 
-fn of(points: &[Point], bounds: &WindowRow) -> SteadyMetric {
+fn of(mut points: Vec<Point>, column: Followed, bounds: &WindowRow) -> SteadyMetric {
+    points.sort_unstable();
     let kept: Vec<Point> = points.iter().copied().filter(|p| p.kept()).collect();
     let values = in_ms(&kept);
     let found = SteadyMetric {
+        column: Some(column),
         n: kept.len() as u64,
-        warm_up: warm_up(points),
+        warm_up: warm_up(&points),
         thirds: thirds(&values),
         autocorrelation: autocorrelation::of_ranks(&values).map(|m| Autocorrelation {
             lag_1: m.lag_1,
@@ -259,7 +274,8 @@ fn in_ms(points: &[Point]) -> Vec<f64> {
 }
 
 fn flags(metric: &str, found: &SteadyMetric, dropped: u64) -> Vec<Verdict> {
-    let flag = |figure: f64, text: String| verdict(metric, "gross", VerdictKind::Flag, Some(figure), text);
+    let column = found.column.map_or("gross", Followed::name);
+    let flag = |figure: f64, text: String| verdict(metric, column, VerdictKind::Flag, Some(figure), text);
     let mut flags = Vec::new();
     if let Some(w) = found.warm_up.filter(|w| w.longer_than_dropped) {
         let medians = (w.before_ms.unwrap_or_default(), w.after_ms.unwrap_or_default());

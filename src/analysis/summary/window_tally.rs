@@ -257,7 +257,7 @@ impl<'a> WindowTally<'a> {
         }
         if row.outcome == Outcome::Ok {
             self.work.ended_ok.extend(in_flight.map(|(_, end)| end));
-            self.course.take(row, definitions::ttft(row).gross, definitions::e2e(row).gross);
+            self.course.take(row, &definitions::ttft(row), &definitions::e2e(row));
         }
         self.work.trails.push(&TokenTrail::of(row));
         self.work.prompts.extend(load::prompt_read(row).zip(row.prompt_tokens));
@@ -381,7 +381,7 @@ impl<'a> WindowTally<'a> {
             verdicts.push(verdict("*", "*", VerdictKind::Flag, None, wording::turns_hang_together()));
             std::mem::take(&mut self.sessions).print(asked, users, withheld, &mut verdicts)
         });
-        let steady = self.course.judge(bounds, withheld.gross, &mut verdicts);
+        let steady = self.course.judge(bounds, withheld, &mut verdicts);
         let soak =
             self.soaking.map(|soaking| soaking.finish(bounds, &context.health, &metrics, &throughput, &mut verdicts));
         for first in &mut self.first_requests {

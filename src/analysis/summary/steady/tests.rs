@@ -149,7 +149,7 @@ fn few_requests_have_no_figures() {
 }
 
 #[test]
-fn where_gross_is_withheld_so_is_this() {
+fn where_gross_and_net_are_withheld_so_is_this() {
     let mut specimen = Specimen::long(130, 1_310, |id| scatter(id) + id * 1_300);
     specimen.windows[0].0.counters.reader_waits = 1;
     let w = window_of(specimen);
@@ -157,8 +157,30 @@ fn where_gross_is_withheld_so_is_this() {
     let s = &w.steady;
     assert_eq!((s.drift, s.ttft.drift, s.ttft.n), (Drift::Withheld, Drift::Withheld, 1_300));
     assert_eq!((s.ttft.warm_up, s.ttft.thirds, s.ttft.autocorrelation, s.ttft.p50), (None, None, None, None));
-    assert_eq!(s.ttft.reason.as_deref(), Some("gross is withheld"));
+    assert_eq!(s.ttft.reason.as_deref(), Some("gross and net are withheld"));
     assert!(!w.verdicts.iter().any(|v| v.text.contains("drifting") || v.text.contains("effective")));
+}
+
+/// A client that is late by more than gates bear says nothing of gross, and net drifts or does not all the same.
+#[test]
+fn where_gross_alone_is_withheld_net_is_followed() {
+    let late = |drift_ns: u64| {
+        let mut specimen = Specimen::long(130, 1_310, |id| scatter(id) + id * drift_ns);
+        for row in &mut specimen.windows[0].1 {
+            let late = |seen: &mut u64| *seen += 6 * MS;
+            row.first_token.iter_mut().for_each(|stamp| late(&mut stamp.seen));
+            row.last_token.iter_mut().for_each(|stamp| late(&mut stamp.seen));
+            row.chunks.iter_mut().for_each(|chunk| late(&mut chunk.0));
+        }
+        window_of(specimen)
+    };
+    let drifting = late(1_300);
+    assert_eq!(drifting.metrics.ttft.gross.as_ref().unwrap().p50_ms, None, "the gate");
+    let s = &drifting.steady;
+    assert_eq!((s.drift, s.ttft.column, s.ttft.n), (Drift::Drifting, Some(Followed::Net), 1_300));
+    let flags: Vec<_> = drifting.verdicts.iter().filter(|v| v.text.starts_with("drifting")).collect();
+    assert!(!flags.is_empty() && flags.iter().all(|v| v.column == "net"), "{:?}", texts(&drifting));
+    assert_eq!(late(0).steady.drift, Drift::Steady);
 }
 
 /// The order of the rows is that in which requests ended; only submits count.
@@ -192,7 +214,7 @@ fn windows_without_a_drift_are_seldom_called_drifting() {
         let (mut drifting, mut changed, mut p95_changed, mut warm_up) = (0, 0, 0, 0);
         for _ in 0..runs {
             let (points, bounds) = course(&mut draws, 130, 8, 0.0);
-            let found = of(&points, &bounds);
+            let found = of(points.clone(), Followed::Gross, &bounds);
             drifting += usize::from(found.drift == Drift::Drifting);
             changed += usize::from(!found.change_points.is_empty());
             p95_changed += usize::from(!found.p95_change_points.is_empty());
@@ -212,7 +234,7 @@ fn a_slow_drift_needs_a_long_run() {
         let mut draws = Draws::new(Law::Independent, seconds);
         let hits = (0..20).filter(|_| {
             let (points, bounds) = course(&mut draws, seconds, 10, 0.01);
-            of(&points, &bounds).drift == Drift::Drifting
+            of(points.clone(), Followed::Gross, &bounds).drift == Drift::Drifting
         });
         hits.count()
     };
@@ -226,15 +248,15 @@ fn a_slow_drift_needs_a_long_run() {
 fn a_tenth_of_a_percent_is_no_drift() {
     let mut draws = Draws::new(Law::Constant, 1);
     let (points, bounds) = course(&mut draws, 300, 8, 0.005);
-    let found = of(&points, &bounds);
+    let found = of(points.clone(), Followed::Gross, &bounds);
     let p50 = found.p50.unwrap();
     assert!(p50.p < 1e-6 && p50.share_per_10_min_ci.unwrap()[0] > 0.004, "{p50:?}");
     assert_eq!((found.drift, p50.drift), (Drift::Steady, Drift::Steady));
     let (points, bounds) = course(&mut draws, 300, 8, 0.011);
-    assert_eq!(of(&points, &bounds).drift, Drift::Drifting);
+    assert_eq!(of(points.clone(), Followed::Gross, &bounds).drift, Drift::Drifting);
     // over an hour the same slope is 3 %
     let (points, bounds) = course(&mut draws, 3_600, 1, 0.005);
-    assert_eq!(of(&points, &bounds).drift, Drift::Drifting);
+    assert_eq!(of(points.clone(), Followed::Gross, &bounds).drift, Drift::Drifting);
 }
 
 /// A soak of 20 minutes at 20 requests/s of a server whose times scatter by a fifth: 1 % in 10 minutes is found, and none
@@ -256,7 +278,7 @@ fn a_soak_of_twenty_minutes_shows_one_percent_in_ten() {
                 Point::new(SECOND + i * SECOND / per_second, (ms * 1e6) as i64, true)
             };
             let points: Vec<Point> = (0..seconds * per_second).map(point).collect();
-            let found = of(&points, &window(0, 0, SECOND, (1 + seconds) * SECOND));
+            let found = of(points.clone(), Followed::Gross, &window(0, 0, SECOND, (1 + seconds) * SECOND));
             counts[0] += usize::from(found.drift == Drift::Drifting);
             counts[1] += usize::from(!found.change_points.is_empty());
             counts[2] += usize::from(!found.p95_change_points.is_empty());
