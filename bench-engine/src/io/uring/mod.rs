@@ -28,6 +28,8 @@ use thiserror::Error;
 /// Requests begun in one turn at most, each by an enter of its own: one that carried eight gave all of them the
 /// `submit` of the first. The rest waits for the next turn, so that what arrives is seen between.
 const SENDS_PER_TURN: usize = 8;
+/// What one socket has to send at once as a rule: a request, and an answer of TLS behind it.
+const SENDS_OF_A_SOCKET: usize = 2;
 /// Buffers the kernel can fill before they are handled. One enter completes some twenty receives.
 const BUFFERS: u16 = 1024;
 const BUFFER_GROUP: u16 = 0;
@@ -98,8 +100,9 @@ struct Completion {
 
 #[derive(Debug)]
 struct Outgoing {
-    request: Bytes,
-    sequence: u64,
+    bytes: Bytes,
+    /// None: it is no request.
+    sequence: Option<u64>,
     offset: usize,
 }
 
@@ -110,7 +113,8 @@ struct Socket {
     conn: Option<ConnId>,
     pending: u32,
     address: Box<SockaddrStorage>,
-    outgoing: Option<Outgoing>,
+    /// What is to be sent, the first of it on its way.
+    outgoing: VecDeque<Outgoing>,
     tx: TxIds,
     last_wall: Option<WallInstant>,
     emptied: Instant,
@@ -172,7 +176,7 @@ impl UringDriver {
             conn: None,
             pending: 0,
             address: Box::new(unused),
-            outgoing: None,
+            outgoing: VecDeque::with_capacity(SENDS_OF_A_SOCKET),
             tx: TxIds::default(),
             last_wall: None,
             emptied: Instant::default(),
@@ -259,8 +263,8 @@ impl UringDriver {
     fn send_next(&mut self, events: &mut impl Events) {
         let Some(socket) = self.outbox.pop_front() else { return };
         let slot = &self.sockets[socket as usize];
-        let (Some(fd), Some(out)) = (&slot.fd, &slot.outgoing) else { return };
-        let rest = &out.request[out.offset..];
+        let (Some(fd), Some(out)) = (&slot.fd, slot.outgoing.front()) else { return };
+        let rest = &out.bytes[out.offset..];
         let entry = opcode::Send::new(Fd(fd.as_raw_fd()), rest.as_ptr(), rest.len() as u32)
             .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
             .build();
@@ -270,7 +274,9 @@ impl UringDriver {
         self.submit_only();
         let handed = self.clock.now();
         let slot = &self.sockets[socket as usize];
-        if let (Some(conn), Some(Outgoing { sequence, offset: 0, .. })) = (slot.conn, &slot.outgoing) {
+        if let (Some(conn), Some(Outgoing { sequence: Some(sequence), offset: 0, .. })) =
+            (slot.conn, slot.outgoing.front())
+        {
             events.on(conn, Event::Handed { sequence: *sequence, submit, handed });
         }
         self.reap(submit, handed, events);
@@ -414,23 +420,28 @@ impl UringDriver {
 
     fn on_send(&mut self, socket: u32, result: i32, seen: Instant, events: &mut impl Events) {
         let slot = &mut self.sockets[socket as usize];
-        let (Some(conn), Some(out)) = (slot.conn, &mut slot.outgoing) else {
-            slot.outgoing = None;
+        let (Some(conn), Some(out)) = (slot.conn, slot.outgoing.front_mut()) else {
+            slot.outgoing.clear();
             return;
         };
         if result < 0 {
-            slot.outgoing = None;
+            slot.outgoing.clear();
             events.on(conn, Event::SendFailed(-result));
             return;
         }
         out.offset += result as usize;
-        if out.offset < out.request.len() {
+        if out.offset < out.bytes.len() {
             self.outbox.push_back(socket);
             return;
         }
         let sequence = out.sequence;
-        slot.outgoing = None;
-        events.on(conn, Event::Sent { sequence, at: seen });
+        slot.outgoing.pop_front();
+        if !slot.outgoing.is_empty() {
+            self.outbox.push_back(socket);
+        }
+        if let Some(sequence) = sequence {
+            events.on(conn, Event::Sent { sequence, at: seen });
+        }
     }
 
     fn on_error_queue(&mut self, socket: u32, result: i32, more: bool, events: &mut impl Events) {
@@ -456,8 +467,22 @@ impl UringDriver {
     fn free_if_idle(&mut self, socket: u32) {
         let slot = &mut self.sockets[socket as usize];
         if slot.conn.is_none() && slot.pending == 0 && slot.fd.take().is_some() {
-            slot.outgoing = None;
+            slot.outgoing.clear();
             self.free.push(socket);
+        }
+    }
+
+    fn open_socket(&mut self, conn: ConnId) -> (u32, &mut Socket) {
+        let socket = self.of_conn[conn.0 as usize].expect("bytes are sent on an open connection");
+        (socket, &mut self.sockets[socket as usize])
+    }
+
+    /// Puts bytes behind what the socket has to send already.
+    fn queue(&mut self, socket: u32, out: Outgoing) {
+        let outgoing = &mut self.sockets[socket as usize].outgoing;
+        outgoing.push_back(out);
+        if outgoing.len() == 1 {
+            self.outbox.push_back(socket);
         }
     }
 
@@ -527,21 +552,25 @@ impl Driver for UringDriver {
     }
 
     fn send(&mut self, conn: ConnId, sequence: u64, request: Bytes) {
-        let socket = self.of_conn[conn.0 as usize].expect("a request is sent on an open connection");
-        let slot = &mut self.sockets[socket as usize];
-        assert!(slot.outgoing.is_none(), "one request at a time");
+        let (socket, slot) = self.open_socket(conn);
+        assert!(slot.outgoing.iter().all(|out| out.sequence.is_none()), "one request at a time");
         slot.tx.expect(request.len(), sequence);
-        slot.outgoing = Some(Outgoing { request, sequence, offset: 0 });
-        self.outbox.push_back(socket);
+        self.queue(socket, Outgoing { bytes: request, sequence: Some(sequence), offset: 0 });
+    }
+
+    fn send_aside(&mut self, conn: ConnId, bytes: Bytes) {
+        let (socket, slot) = self.open_socket(conn);
+        slot.tx.pass(bytes.len());
+        self.queue(socket, Outgoing { bytes, sequence: None, offset: 0 });
     }
 
     fn close(&mut self, conn: ConnId) {
         let Some(socket) = self.of_conn[conn.0 as usize].take() else { return };
         let slot = &mut self.sockets[socket as usize];
         slot.conn = None;
-        if slot.outgoing.is_some() && self.outbox.contains(&socket) {
+        if !slot.outgoing.is_empty() && self.outbox.contains(&socket) {
             // what has not been given to the kernel stays here
-            slot.outgoing = None;
+            slot.outgoing.clear();
             self.outbox.retain(|queued| *queued != socket);
         }
         if let (true, Some(fd)) = (slot.pending > 0, &slot.fd) {
