@@ -10,6 +10,7 @@ use crate::lettering::legible;
 use crate::load_point::{ASSUMED_TOKENS_PER_S, Cell, OpenLoop};
 use crate::plan::Plan;
 use crate::reading::printable;
+use crate::target::address::Target;
 use crate::target::metrics_source::MetricsSource;
 use crate::trace::replay::Replay;
 use crate::workload::ids::PromptForm;
@@ -47,9 +48,11 @@ impl RunFacts<'_> {
             "built_in_mock": self.server.mock.is_some(),
             "base_url": target.base_url,
             "address": target.address.to_string(),
+            "addresses": target.used.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "resolved": target.resolved.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "server": self.server.identity,
             "network": self.server.route,
+            "tls": self.server.route.as_ref().and_then(|route| route.tls.as_ref()),
             "metrics": MetricsSource::facts(&self.server.metrics),
             "arm": {
                 "asked": self.plan.arm_by_name.then_some(self.plan.arm),
@@ -115,11 +118,14 @@ pub(super) fn announce(plan: &Plan, facts: &RunFacts<'_>, dir: &Path, voice: &Vo
     voice.say(format!(
         "server   {what}{} ({}), model {}{version}",
         server.target.base_url,
-        server.target.address,
+        addresses(&server.target),
         legible(&printable(&server.model, None))
     ));
     if let Some(route) = &server.route {
         voice.say(format!("network  {}", route.words()));
+        if let Some(tls) = &route.tls {
+            voice.say(format!("tls      {}", tls.words()));
+        }
     }
     voice.say(format!("metrics  {}", MetricsSource::words(&server.metrics)));
     load(plan).into_iter().for_each(|line| voice.say(line));
@@ -158,6 +164,17 @@ pub(super) fn announce(plan: &Plan, facts: &RunFacts<'_>, dir: &Path, voice: &Vo
         voice.say(format!("canary   {}", canary.words()));
     }
     voice.say(format!("records  {}", dir.display()));
+}
+
+/// The addresses that connections take: `10.0.0.1:80`, `10.0.0.1:80, 10.0.0.2:80 in turn (of 3 resolved)`.
+fn addresses(target: &Target) -> String {
+    let list: Vec<String> = target.used.iter().map(ToString::to_string).collect();
+    let turn = if list.len() > 1 { " in turn" } else { "" };
+    let others = match target.resolved.len() - list.len() {
+        0 => String::new(),
+        n => format!(", {n} more resolved and not used"),
+    };
+    format!("{}{turn}{others}", list.join(", "))
 }
 
 /// What is done in every window, and when.
@@ -222,7 +239,7 @@ fn load(plan: &Plan) -> Vec<String> {
         ));
     }
     lines.extend(captured.into_iter().flat_map(|captured| captured.words()).map(|words| format!("         {words}")));
-    let reuse = plan.connection == Connection::Reuse;
+    let reuse = plan.connection;
     for cell in &plan.cells {
         match cell {
             Cell::Closed { .. } | Cell::Sessions(_) => {}
@@ -233,7 +250,7 @@ fn load(plan: &Plan) -> Vec<String> {
     lines
 }
 
-fn open_load(open: &OpenLoop, reuse: bool) -> String {
+fn open_load(open: &OpenLoop, reuse: Connection) -> String {
     let rate = match (open.rate, &open.course) {
         (None, _) => "all at once".to_owned(),
         (Some(per_s), None) => format!("{per_s} requests/s"),
@@ -257,7 +274,7 @@ fn of_scheduled(requests: u64, scheduled: u64) -> String {
     if requests == scheduled { requests.to_string() } else { format!("{requests} of {scheduled}") }
 }
 
-fn replayed_load(replay: &Replay, reuse: bool) -> String {
+fn replayed_load(replay: &Replay, reuse: Connection) -> String {
     let rate = replay.rate.map_or_else(|| "all at once".to_owned(), |per_s| format!("mean {per_s:.3} requests/s"));
     format!(
         "time x {}: {} requests in {:.1} s, {rate}, busiest second {}; {}, {}",
@@ -278,10 +295,11 @@ fn cap(concurrency: Option<u32>, by_default: bool) -> String {
     }
 }
 
-fn ahead(opened: u32, reuse: bool) -> String {
-    match reuse {
-        true => format!("{opened} connections opened ahead"),
-        false => "a new connection for each".to_owned(),
+fn ahead(opened: u32, connection: Connection) -> String {
+    match connection {
+        Connection::PerRequest => "a new connection for each".to_owned(),
+        Connection::Reuse => format!("{opened} connections opened ahead"),
+        Connection::AtMost(n) => format!("{opened} connections opened ahead, a new one after {n} requests"),
     }
 }
 

@@ -13,7 +13,7 @@ pub enum FailureClass {
     Dns,
     /// No TCP connection.
     Connect,
-    /// No TLS session.
+    /// No TLS session, or no longer.
     Tls,
     /// A bounded wait ran out; the text names it.
     Timeout,
@@ -90,6 +90,7 @@ pub fn failure(marks: &Marks<'_>) -> Option<(FailureClass, String)> {
     match m.ending {
         Ending::Client(_) => return Some((FailureClass::Client, words)),
         Ending::NoConnection(_) => return Some((FailureClass::Connect, words)),
+        Ending::Tls(_) if !m.done => return Some((FailureClass::Tls, words)),
         // after [DONE] the drain timer is not a failure of the request
         Ending::TimedOut(timer, _) if !(m.done && timer == Timer::Drain) => {
             return Some((FailureClass::Timeout, words));
@@ -120,7 +121,9 @@ pub fn failure(marks: &Marks<'_>) -> Option<(FailureClass, String)> {
     }
     match m.ending {
         Ending::Protocol(_) if !m.done => return Some((FailureClass::Protocol, words)),
-        Ending::Closed | Ending::Broken(_) if !m.done => return Some((FailureClass::Transport, words)),
+        Ending::Closed | Ending::NoCloseNotify | Ending::Broken(_) if !m.done => {
+            return Some((FailureClass::Transport, words));
+        }
         _ => {}
     }
     if m.token_events == 0 {

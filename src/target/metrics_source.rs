@@ -46,9 +46,8 @@ impl MetricsSource {
         secret: Option<&str>,
     ) -> Result<Found, AddressError> {
         let at = |target: Target, path: String| MetricsSource {
-            url: format!("http://{}{path}", target.authority),
+            url: format!("{}://{}{path}", if target.tls.is_some() { "https" } else { "http" }, target.authority),
             beside_load: target.address == load.address,
-            // what opens the server's door is shown at no other
             fields: if target.authority == load.authority { fields.to_vec() } else { Vec::new() },
             target: Target { prefix: String::new(), ..target },
             path,
@@ -59,7 +58,13 @@ impl MetricsSource {
             MetricsWords::Nowhere => return Ok(Err("--metrics-url none".to_owned())),
             MetricsWords::BesideLoad => at(load.clone(), load.metrics_path()),
             MetricsWords::At(url) => {
-                let target = Target::resolve_given_by("--metrics-url", url, None)?;
+                let tls = &load.tls_words;
+                let target = Target::resolve_given_by("--metrics-url", url, None, &tls.to_others())?;
+                // what opens the server's door, a certificate of our own included, is shown at no other
+                let target = match target.authority == load.authority && target.tls.is_some() {
+                    true => Target::resolve_given_by("--metrics-url", url, None, tls)?,
+                    false => target,
+                };
                 let path = if target.prefix.is_empty() { "/metrics".to_owned() } else { target.prefix.clone() };
                 at(target, path)
             }

@@ -1,6 +1,8 @@
 //! The one integration test binary.
 
 mod allocations;
+#[path = "../../bench-engine/tests/tls/authority.rs"]
+mod authority;
 mod calibrate;
 mod canary;
 mod cases;
@@ -25,5 +27,7 @@ mod saturate;
 mod schemas;
 mod screens;
 mod server_facts;
+mod tls;
+mod tls_front;
 mod without_uring;
 mod workloads;

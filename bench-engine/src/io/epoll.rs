@@ -13,6 +13,7 @@
 //! end. Reading ends at a short read, unless the peer's end was reported too, which gives no edge of its own; writing
 //! ends at EAGAIN. A socket that keeps delivering gets a share of each turn and is read on in the next one.
 
+use super::outgoing::{Outgoing, Queue};
 use super::stamps::{Control, from_error_queue, rx_stamp, switch_on};
 use super::tx_ids::TxIds;
 use super::{ConnId, Driver, DriverCounters, DriverOptions, Event, Events, READ_BYTES};
@@ -50,14 +51,6 @@ const TIMER: u64 = u64::MAX;
 #[error("epoll cannot be set up: {0}; raise the limit on descriptors (ulimit -n), or end what uses them up")]
 pub struct EpollError(#[from] Errno);
 
-#[derive(Debug)]
-struct Outgoing {
-    bytes: Bytes,
-    /// None: it is no request.
-    sequence: Option<u64>,
-    offset: usize,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Connecting.
@@ -75,7 +68,7 @@ struct Socket {
     fd: OwnedFd,
     stage: Stage,
     /// What is to be sent, the first of it on its way.
-    outgoing: VecDeque<Outgoing>,
+    outgoing: Queue,
     /// It is in the outbox; else what it has to send waits for room in the socket.
     queued: bool,
     tx: TxIds,
@@ -186,7 +179,7 @@ impl EpollDriver {
         Ok(Socket {
             fd,
             stage: Stage::Opening,
-            outgoing: VecDeque::new(),
+            outgoing: Queue::default(),
             queued: false,
             tx: TxIds::default(),
             last_wall: None,
@@ -220,7 +213,7 @@ impl EpollDriver {
         for _ in 0..WRITES_PER_TURN {
             let Some(slot) = &mut self.sockets[conn.0 as usize] else { return };
             slot.queued = false;
-            let Some(out) = slot.outgoing.front_mut() else { return };
+            let Some(out) = slot.outgoing.first_mut() else { return };
             let rest = &out.bytes[out.offset..];
             let submit = self.clock.now();
             let taken = send(slot.fd.as_raw_fd(), rest, MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT);
@@ -232,7 +225,7 @@ impl EpollDriver {
                     out.offset += n;
                     let whole = out.offset == out.bytes.len();
                     if whole {
-                        slot.outgoing.pop_front();
+                        slot.outgoing.pop();
                     }
                     let all = slot.outgoing.is_empty();
                     self.completed();
@@ -270,9 +263,8 @@ impl EpollDriver {
     /// Puts bytes behind what the socket has to send already.
     fn queue(&mut self, conn: ConnId, out: Outgoing) {
         let slot = self.open_socket(conn);
-        slot.outgoing.push_back(out);
         // with others in front it is in the outbox, or waits for room
-        if slot.outgoing.len() == 1 {
+        if slot.outgoing.push(out) {
             slot.queued = true;
             self.outbox.push_back(conn);
         }
@@ -502,14 +494,14 @@ impl Driver for EpollDriver {
 
     fn send(&mut self, conn: ConnId, sequence: u64, request: Bytes) {
         let slot = self.open_socket(conn);
-        assert!(slot.outgoing.iter().all(|out| out.sequence.is_none()), "one request at a time");
+        assert!(!slot.outgoing.has_request(), "one request at a time");
         slot.tx.expect(request.len(), sequence);
-        self.queue(conn, Outgoing { bytes: request, sequence: Some(sequence), offset: 0 });
+        self.queue(conn, Outgoing::new(request, Some(sequence)));
     }
 
     fn send_aside(&mut self, conn: ConnId, bytes: Bytes) {
         self.open_socket(conn).tx.pass(bytes.len());
-        self.queue(conn, Outgoing { bytes, sequence: None, offset: 0 });
+        self.queue(conn, Outgoing::new(bytes, None));
     }
 
     fn close(&mut self, conn: ConnId) {

@@ -9,6 +9,7 @@
 
 pub mod capabilities;
 pub mod epoll;
+mod outgoing;
 mod stamps;
 pub mod tcp_info;
 mod tx_ids;

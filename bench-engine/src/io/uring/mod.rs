@@ -7,6 +7,7 @@
 mod buffers;
 mod stamps;
 
+use super::outgoing::{Outgoing, Queue};
 use super::stamps::{Control, from_error_queue, switch_on};
 use super::tx_ids::TxIds;
 use super::{ConnId, Driver, DriverCounters, DriverOptions, Event, Events, READ_BYTES};
@@ -28,8 +29,6 @@ use thiserror::Error;
 /// Requests begun in one turn at most, each by an enter of its own: one that carried eight gave all of them the
 /// `submit` of the first. The rest waits for the next turn, so that what arrives is seen between.
 const SENDS_PER_TURN: usize = 8;
-/// What one socket has to send at once as a rule: a request, and an answer of TLS behind it.
-const SENDS_OF_A_SOCKET: usize = 2;
 /// Buffers the kernel can fill before they are handled. One enter completes some twenty receives.
 const BUFFERS: u16 = 1024;
 const BUFFER_GROUP: u16 = 0;
@@ -98,14 +97,6 @@ struct Completion {
     flags: u32,
 }
 
-#[derive(Debug)]
-struct Outgoing {
-    bytes: Bytes,
-    /// None: it is no request.
-    sequence: Option<u64>,
-    offset: usize,
-}
-
 /// A socket slot. It is free again when no operation of it is pending.
 struct Socket {
     fd: Option<OwnedFd>,
@@ -114,7 +105,7 @@ struct Socket {
     pending: u32,
     address: Box<SockaddrStorage>,
     /// What is to be sent, the first of it on its way.
-    outgoing: VecDeque<Outgoing>,
+    outgoing: Queue,
     tx: TxIds,
     last_wall: Option<WallInstant>,
     emptied: Instant,
@@ -176,7 +167,7 @@ impl UringDriver {
             conn: None,
             pending: 0,
             address: Box::new(unused),
-            outgoing: VecDeque::with_capacity(SENDS_OF_A_SOCKET),
+            outgoing: Queue::default(),
             tx: TxIds::default(),
             last_wall: None,
             emptied: Instant::default(),
@@ -263,7 +254,7 @@ impl UringDriver {
     fn send_next(&mut self, events: &mut impl Events) {
         let Some(socket) = self.outbox.pop_front() else { return };
         let slot = &self.sockets[socket as usize];
-        let (Some(fd), Some(out)) = (&slot.fd, slot.outgoing.front()) else { return };
+        let (Some(fd), Some(out)) = (&slot.fd, slot.outgoing.first()) else { return };
         let rest = &out.bytes[out.offset..];
         let entry = opcode::Send::new(Fd(fd.as_raw_fd()), rest.as_ptr(), rest.len() as u32)
             .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
@@ -275,7 +266,7 @@ impl UringDriver {
         let handed = self.clock.now();
         let slot = &self.sockets[socket as usize];
         if let (Some(conn), Some(Outgoing { sequence: Some(sequence), offset: 0, .. })) =
-            (slot.conn, slot.outgoing.front())
+            (slot.conn, slot.outgoing.first())
         {
             events.on(conn, Event::Handed { sequence: *sequence, submit, handed });
         }
@@ -420,7 +411,7 @@ impl UringDriver {
 
     fn on_send(&mut self, socket: u32, result: i32, seen: Instant, events: &mut impl Events) {
         let slot = &mut self.sockets[socket as usize];
-        let (Some(conn), Some(out)) = (slot.conn, slot.outgoing.front_mut()) else {
+        let (Some(conn), Some(out)) = (slot.conn, slot.outgoing.first_mut()) else {
             slot.outgoing.clear();
             return;
         };
@@ -435,7 +426,7 @@ impl UringDriver {
             return;
         }
         let sequence = out.sequence;
-        slot.outgoing.pop_front();
+        slot.outgoing.pop();
         if !slot.outgoing.is_empty() {
             self.outbox.push_back(socket);
         }
@@ -479,9 +470,7 @@ impl UringDriver {
 
     /// Puts bytes behind what the socket has to send already.
     fn queue(&mut self, socket: u32, out: Outgoing) {
-        let outgoing = &mut self.sockets[socket as usize].outgoing;
-        outgoing.push_back(out);
-        if outgoing.len() == 1 {
+        if self.sockets[socket as usize].outgoing.push(out) {
             self.outbox.push_back(socket);
         }
     }
@@ -553,15 +542,15 @@ impl Driver for UringDriver {
 
     fn send(&mut self, conn: ConnId, sequence: u64, request: Bytes) {
         let (socket, slot) = self.open_socket(conn);
-        assert!(slot.outgoing.iter().all(|out| out.sequence.is_none()), "one request at a time");
+        assert!(!slot.outgoing.has_request(), "one request at a time");
         slot.tx.expect(request.len(), sequence);
-        self.queue(socket, Outgoing { bytes: request, sequence: Some(sequence), offset: 0 });
+        self.queue(socket, Outgoing::new(request, Some(sequence)));
     }
 
     fn send_aside(&mut self, conn: ConnId, bytes: Bytes) {
         let (socket, slot) = self.open_socket(conn);
         slot.tx.pass(bytes.len());
-        self.queue(socket, Outgoing { bytes, sequence: None, offset: 0 });
+        self.queue(socket, Outgoing::new(bytes, None));
     }
 
     fn close(&mut self, conn: ConnId) {
