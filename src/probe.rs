@@ -120,10 +120,6 @@ pub fn show(row: &Row) -> String {
         let when = when.map_or_else(|| " ".repeat(10), ms);
         out.push_str(&format!("{when} ms  {what}\n"));
     };
-    let opening = [("connect", row.connect), ("tls", row.tls)];
-    for (what, took) in opening.into_iter().filter_map(|(what, took)| Some((what, took?))) {
-        line(None, format!("{what}: took {:.3} ms, before the submit", took as f64 / 1e6));
-    }
     line(row.submit, "submit: the request is given to the kernel".to_owned());
     line(row.wire_out, format!("wire_out: its last byte leaves ({} bytes)", row.bytes_out));
     if let Some(s) = row.first_byte {

@@ -160,6 +160,12 @@ pub(super) fn announce(plan: &Plan, facts: &RunFacts<'_>, dir: &Path, voice: &Vo
         facts.workers.iter().map(|w| w.receive_pool_bytes).sum::<usize>() / 1024,
         facts.blocks * BLOCK_BYTES / 1024,
     ));
+    if plan.tls.is_some() {
+        voice.say(
+            "         TLS allocates memory on the workers while a window runs; what it costs is in tare and lateness"
+                .to_owned(),
+        );
+    }
     if let Some(canary) = facts.canary {
         voice.say(format!("canary   {}", canary.words()));
     }

@@ -249,7 +249,7 @@ run_args! {
     /// Extra request header; one of ours is replaced (repeatable)
     #[arg(long, value_name = "NAME=VALUE", help_heading = "Target")]
     header: Vec<Pair>,
-    /// Leave out the request header of this name that would be sent otherwise: Accept, Accept-Encoding or User-Agent
+    /// Leave out the header of this name that requests of the load would have: Accept, Accept-Encoding or User-Agent
     /// (repeatable)
     #[arg(long, value_name = "NAME", help_heading = "Target")]
     remove_header: Vec<String>,

@@ -125,8 +125,7 @@ pub fn secure(
         }
         let n = match stream.socket.read(&mut buffer) {
             Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {
-                let words = format!("tls: {address} did not answer the handshake within {} s", timeout.as_secs_f64());
-                return Err(io::Error::new(ErrorKind::TimedOut, words).into());
+                return Err(fault(TlsFault::Silent));
             }
             read => read.unwrap_or(0),
         };
@@ -138,8 +137,7 @@ pub fn secure(
             return Err(FetchError::Tls { address, fault, detail: session.detail().map(str::to_owned) });
         }
         if SystemClock.now() > until {
-            let words = format!("tls: {address} did not finish the handshake within {} s", timeout.as_secs_f64());
-            return Err(io::Error::new(ErrorKind::TimedOut, words).into());
+            return Err(fault(TlsFault::Silent));
         }
     }
     stream.tls = Some(Secure { session, plain, taken: 0, ended: false });

@@ -43,8 +43,9 @@ pub(super) fn figures(line: &Value, rows: &[Row], health: &Samples, marks: &[Val
     let (opened, closed) = (number(line, "opened"), number(line, "closed"));
     let recount = Recount { line, rows, sent, kept, ok, opened, closed };
     let (mut window, addresses) = (recount.window(health, marks, plan), recount.addresses());
-    if !addresses.is_empty() {
-        window["addresses"] = addresses.into();
+    if let (Value::Object(fields), false) = (&mut window, addresses.is_empty()) {
+        let at = fields.keys().position(|key| key == "client").unwrap_or(fields.len());
+        fields.shift_insert(at, "addresses".to_owned(), addresses.into());
     }
     window
 }

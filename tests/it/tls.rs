@@ -1,6 +1,6 @@
 //! The binary over TLS, with names, addresses and keys as people give them.
 
-use crate::authority::{Authority, Demands, Shown, server};
+use crate::authority::{Authority, Demands, Shown, self_signed, server};
 use crate::command_line::{Done, Place, tarebench, tarebench_command};
 use crate::live::RunningMock;
 use crate::tls_front::Front;
@@ -8,6 +8,7 @@ use calibration::mock::MockConfig;
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use tarebench::rundir::row::Outcome;
 use tempfile::TempDir;
 
@@ -134,9 +135,19 @@ fn a_server_that_is_not_known_is_an_error_that_names_it() {
     let wrong = run(&elsewhere, &place, &["--address", "127.0.0.1", "--ca-file", text(&secured.ca)]);
     assert_eq!(wrong.code, Some(1));
     assert!(wrong.err.contains("certificate is for another host") && wrong.err.contains("gw.example"), "{}", wrong.err);
-    let plain = secured._mock.address;
-    let not_tls = run(&format!("https://{plain}"), &place, &["--insecure"]);
-    assert!(not_tls.code == Some(1) && not_tls.err.contains("is it a plain http:// port?"), "{}", not_tls.err);
+}
+
+#[test]
+fn a_certificate_that_signed_itself_is_given_as_its_own_ca() {
+    let mock = RunningMock::start(MockConfig { tokens: Some(3), ..MockConfig::default() });
+    let own = self_signed(&["127.0.0.1"], (2020, 2120));
+    let front = Front::start(server(&own, &Demands::default()), mock.address, LOCAL, 0);
+    let files = tempfile::tempdir().expect("a directory");
+    let file = write(files.path(), "server.pem", &own.chain);
+    let place = Place::new();
+    let done = run(&format!("https://{}", front.address), &place, &["--ca-file", text(&file)]);
+    place.assert_carried_out(&done);
+    assert!(place.rows().iter().all(|r| r.outcome == Outcome::Ok));
 }
 
 #[test]
@@ -219,10 +230,8 @@ fn a_key_from_a_file_goes_to_the_server_and_nowhere_else() {
     place.assert_carried_out(&done);
     let heard = secured.front.heard();
     let last = &heard[heard.rfind("POST ").expect("a request")..];
-    assert!(
-        last.contains("Authorization: Basic bm8=\r\n") && !last.contains("Bearer"),
-        "what is asked for stands: {last}"
-    );
+    let last = &last[..last.find("\r\n\r\n").expect("a head")];
+    assert!(last.contains("Authorization: Basic bm8=") && !last.contains("Bearer"), "what is asked for stands: {last}");
     assert!(!last.contains("User-Agent") && last.contains("Accept: "), "{last}");
 }
 
@@ -248,6 +257,7 @@ fn connections_take_addresses_in_turn_and_each_is_counted() {
         };
         window["addresses"].as_array().expect("counts").iter().map(one).collect()
     };
+    assert!([&first, &second].iter().all(|front| front.secured.load(Ordering::Relaxed) >= 11));
     let run = place.json("run.json");
     let found = counts(&run["cells"][0]["windows"][0]);
     let at = [first.address.to_string(), second.address.to_string()];
@@ -286,7 +296,7 @@ fn probe_speaks_tls_as_well() {
     };
     let (code, shown) = said(&["--ca-file", text(&secured.ca)]);
     assert_eq!(code, Some(0), "{shown}");
-    assert!(shown.contains("tls      TLS 1.3") && shown.contains("tls: took ") && shown.contains("Ok"), "{shown}");
+    assert!(shown.contains("tls      TLS 1.3") && shown.contains("outcome  Ok"), "{shown}");
     let (code, refused) = said(&[]);
     assert!(code == Some(1) && refused.contains("unknown CA"), "{refused}");
 }

@@ -590,6 +590,9 @@ pub enum TlsFault {
     /// Closed before the handshake was over.
     #[error("the connection was cut in the TLS handshake")]
     CutInHandshake,
+    /// No answer to the handshake in time.
+    #[error("no answer to the TLS handshake in time: is it a plain http:// port?")]
+    Silent,
     /// This host has no randomness or no time.
     #[error("this host gives no random bytes for TLS")]
     Local,
