@@ -157,10 +157,16 @@ impl<'de, T: Deserialize<'de> + FromStr<Err: std::fmt::Display>> Deserialize<'de
     }
 }
 
-/// `NAME=VALUE`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// `NAME=VALUE`. The value may be a secret, and is not printed for debugging.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Pair(pub String, pub String);
+
+impl std::fmt::Debug for Pair {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}=..", self.0)
+    }
+}
 
 impl FromStr for Pair {
     type Err = String;

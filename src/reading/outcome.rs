@@ -137,3 +137,41 @@ pub fn failure(marks: &Marks<'_>) -> Option<(FailureClass, String)> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bench_engine::wire::tls::TlsFault;
+
+    fn marks(ending: Ending, done: bool) -> Marks<'static> {
+        Marks {
+            ending,
+            streamed: true,
+            status: done.then_some(200),
+            location: None,
+            document: None,
+            stream_error: None,
+            done,
+            token_events: 1,
+            finished: done,
+        }
+    }
+
+    #[test]
+    fn what_goes_wrong_with_tls_is_a_class_of_its_own_and_says_certificate_where_it_is_one() {
+        let of = |ending, done| failure(&marks(ending, done)).map(|(class, text)| (class.to_string(), text));
+        let certificates =
+            [TlsFault::Expired, TlsFault::NotYetValid, TlsFault::WrongHost, TlsFault::UnknownCa, TlsFault::Revoked];
+        for fault in certificates.into_iter().chain([TlsFault::ClientCertificateWanted]) {
+            let (class, text) = of(Ending::Tls(fault), false).expect("a failure");
+            assert!(class == "tls" && text.contains("certificate"), "{class}: {text}");
+        }
+        let (class, text) = of(Ending::Tls(TlsFault::CutInHandshake), false).expect("a failure");
+        assert!(class == "tls" && !text.contains("certificate"), "{class}: {text}");
+        let (class, text) = of(Ending::NoCloseNotify, false).expect("a failure");
+        assert!(class == "transport" && text.contains("close_notify"), "{class}: {text}");
+        for ending in [Ending::Tls(TlsFault::Undecryptable), Ending::NoCloseNotify] {
+            assert_eq!(of(ending, true), None, "after [DONE] a broken end is a flag");
+        }
+    }
+}

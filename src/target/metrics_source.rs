@@ -2,6 +2,7 @@
 
 use super::address::{AddressError, Target};
 use super::fetch::{self, FetchError};
+use super::secret::{Headers, Secret};
 use super::server_metrics::{self, PROCESS_START, ServerMetrics};
 use crate::plan::MetricsWords;
 use crate::reading::printable;
@@ -22,8 +23,8 @@ pub struct MetricsSource {
     url: String,
     target: Target,
     path: String,
-    fields: Vec<(String, String)>,
-    secret: Option<String>,
+    fields: Headers,
+    secret: Option<Secret>,
     /// It goes the way that the load goes.
     beside_load: bool,
     /// What was found at the start.
@@ -48,10 +49,10 @@ impl MetricsSource {
         let at = |target: Target, path: String| MetricsSource {
             url: format!("{}://{}{path}", if target.tls.is_some() { "https" } else { "http" }, target.authority),
             beside_load: target.address == load.address,
-            fields: if target.authority == load.authority { fields.to_vec() } else { Vec::new() },
+            fields: if target.authority == load.authority { Headers::new(fields.to_vec()) } else { Headers::default() },
             target: Target { prefix: String::new(), ..target },
             path,
-            secret: secret.map(str::to_owned),
+            secret: secret.map(|secret| Secret::new(secret.to_owned())),
             first: Err(String::new()),
         };
         let mut source = match words {
