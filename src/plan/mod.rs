@@ -401,6 +401,7 @@ impl Plan {
                 return Err(range(flag, allowed, "one that has them"));
             }
         }
+        let key = key(args, &environment)?;
         let injections = injection::injections(args, &cells, &environment)?;
         let tls = tls(args)?;
         let plan = Plan {
@@ -465,7 +466,7 @@ impl Plan {
                 headers: Headers::new(args.header.iter().map(|p| (p.0.clone(), p.1.clone())).collect()),
                 remote_truth: None,
                 mock_flags: Vec::new(),
-                key: key(args, environment)?,
+                key,
                 tls,
                 metrics: MetricsWords::of(args.metrics_url.as_deref()),
             },
