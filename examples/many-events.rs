@@ -142,6 +142,7 @@ fn request(cell: u32, trace_id: u64, tokens: u64, slots: &mut [u64; SLOTS], draw
         begins: None,
         prompt_sha256: format!("{trace_id:064x}"),
         stamps: StampSource::Kernel,
+        address: None,
         session: None,
     }
 }

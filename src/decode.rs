@@ -185,6 +185,8 @@ pub fn decode(id: &str, request: &CaseRequest, wire: &[WireWrite], closes: bool)
         sent: Some(start),
         wire_out: None,
         connect: None,
+        tls: None,
+        address: 0,
         bytes_out: 0,
         bytes_in,
         reads: wire.len() as u32,
@@ -206,8 +208,16 @@ pub fn decode(id: &str, request: &CaseRequest, wire: &[WireWrite], closes: bool)
         prompt_sha256: String::new(),
         streamed: request.stream,
     };
-    let place =
-        Place { run: "decode", cell: 0, window: 0, worker: 0, origin: start, stamps: StampSource::User, secret: None };
+    let place = Place {
+        run: "decode",
+        cell: 0,
+        window: 0,
+        worker: 0,
+        origin: start,
+        stamps: StampSource::User,
+        addresses: &[],
+        secret: None,
+    };
     let done = reading.finish(&finished, &asked, place, &ClockMap::default());
     Decoded { row: done.row, text: done.text }
 }

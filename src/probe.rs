@@ -4,13 +4,14 @@ use crate::campaign::recorder::{Desk, Recorder};
 use crate::campaign::{RowFile, Ticket, feeder::Tickets};
 use crate::reading::Asked;
 use crate::rundir::row::{Phase, Row, StampSource};
+use crate::target::address::Target;
+use crate::target::secret::Secret;
 use bench_engine::clock::{Clock, SystemClock};
-use bench_engine::conn::Job;
+use bench_engine::conn::{Job, Reuse};
 use bench_engine::engine::{Engine, EngineError, EngineOptions};
 use bench_engine::io::capabilities::Capabilities;
 use bench_engine::timers::Limits;
 use bench_engine::worker::{Shared, WorkerOptions};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct OneRequest {
     /// The server.
-    pub address: SocketAddr,
+    pub target: Target,
     /// Head and body.
     pub request: Vec<u8>,
     /// An event stream is asked for.
@@ -29,7 +30,7 @@ pub struct OneRequest {
     /// Bounds of its waits.
     pub limits: Limits,
     /// Must not appear in the record.
-    pub secret: Option<String>,
+    pub secret: Option<Secret>,
 }
 
 impl OneRequest {
@@ -44,10 +45,11 @@ impl OneRequest {
             worker: WorkerOptions {
                 index: 0,
                 slots: 1,
-                address: self.address,
+                addresses: Arc::new([self.target.address]),
+                tls: self.target.tls.clone(),
                 limits: self.limits,
                 streamed: self.streamed,
-                reuse: true,
+                reuse: Reuse::Unlimited,
                 canary: None,
                 spin: false,
             },
@@ -81,6 +83,7 @@ impl OneRequest {
                 run: "probe",
                 origin: SystemClock.now(),
                 stamps: if found.stamps { StampSource::Kernel } else { StampSource::User },
+                addresses: Vec::new(),
                 secret: self.secret.as_deref(),
                 load_slots: vec![1],
                 out: &mut lines,

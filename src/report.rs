@@ -6,6 +6,7 @@ pub mod calibration;
 pub mod campaigns;
 pub mod card;
 pub mod comparison;
+mod connections;
 mod curves;
 pub mod disclosure;
 mod failure;

@@ -4,9 +4,11 @@
 use crate::record::{Due, Ending, Finished};
 use crate::units::{Instant, Nanos, WallInstant};
 use bytes::Bytes;
+use std::fmt;
+use std::num::NonZeroU32;
 
 /// A request ready to go, made before its turn.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Job {
     /// Names it to whoever reads the records.
     pub id: u64,
@@ -14,6 +16,14 @@ pub struct Job {
     pub due: Option<Nanos>,
     /// Head and body.
     pub request: Bytes,
+}
+
+impl fmt::Debug for Job {
+    /// Without its bytes, which hold keys.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.request.len();
+        f.debug_struct("Job").field("id", &self.id).field("due", &self.due).field("bytes", &bytes).finish()
+    }
 }
 
 impl Job {
@@ -37,6 +47,28 @@ impl Job {
     }
 }
 
+/// How many requests a connection carries before it is closed from here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reuse {
+    /// As many as the server lets it.
+    Unlimited,
+    /// So many: with one, each request has a connection of its own.
+    AtMost(NonZeroU32),
+}
+
+impl Reuse {
+    /// Each request has a connection of its own.
+    pub const PER_REQUEST: Reuse = Reuse::AtMost(NonZeroU32::MIN);
+
+    /// Whether one that has carried so many may carry another.
+    pub fn goes_on(self, carried: u32) -> bool {
+        match self {
+            Reuse::Unlimited => true,
+            Reuse::AtMost(most) => carried < most.get(),
+        }
+    }
+}
+
 /// A connection slot's state.
 #[derive(Debug)]
 pub enum Conn {
@@ -51,6 +83,19 @@ pub enum Conn {
         since: Instant,
         /// It replaces one that the server ended.
         replaces: bool,
+        /// Place of its address in the list.
+        address: u32,
+        /// The request that waits for it.
+        current: Option<Current>,
+    },
+    /// Connected; the TLS handshake runs.
+    Securing {
+        /// Since when.
+        since: Instant,
+        /// How long the TCP connect took.
+        tcp: Nanos,
+        /// What it will be.
+        open: Open,
         /// The request that waits for it.
         current: Option<Current>,
     },
@@ -67,6 +112,8 @@ pub struct Open {
     pub carried: u32,
     /// It replaces one that the server ended.
     pub replaces: bool,
+    /// Place of its address in the list.
+    pub address: u32,
     /// Its last reply ended then.
     pub idle_since: Instant,
 }
@@ -82,8 +129,14 @@ pub struct Current {
     pub due: Due,
     /// When it was taken up.
     pub taken: Instant,
-    /// Duration of the connect made for it.
+    /// Duration of the TCP connect made for it.
     pub connect: Option<Nanos>,
+    /// Duration of the TLS handshake made for it.
+    pub tls: Option<Nanos>,
+    /// Place of its server's address in the list.
+    pub address: u32,
+    /// Its bytes as they go over the wire.
+    pub wire_bytes: u64,
     /// Sent on a connection that had carried one.
     pub reused: bool,
     /// Sent on the first use of a connection that replaces one the server ended.
@@ -115,6 +168,9 @@ impl Current {
             due,
             taken,
             connect: None,
+            tls: None,
+            address: 0,
+            wire_bytes: 0,
             reused: false,
             reopened: false,
             retries: 0,
@@ -140,7 +196,7 @@ impl Current {
 
     /// The record of it. The tape's last block is added by the caller.
     pub fn finished(self, conn: u32, ending: Ending, ended: Instant) -> Finished {
-        let bytes_out = if self.sent.is_some() { self.job.request.len() as u64 } else { 0 };
+        let bytes_out = if self.sent.is_some() { self.wire_bytes } else { 0 };
         Finished {
             job: self.job.id,
             request: Some(self.job.request),
@@ -155,6 +211,8 @@ impl Current {
             sent: self.sent,
             wire_out: self.wire_out,
             connect: self.connect,
+            tls: self.tls,
+            address: self.address,
             bytes_out,
             bytes_in: self.bytes_in,
             reads: self.reads,
@@ -202,7 +260,20 @@ mod tests {
     use super::*;
 
     fn open(carried: u32) -> Open {
-        Open { carried, replaces: false, idle_since: Instant::from_ns(0) }
+        Open { carried, replaces: false, address: 0, idle_since: Instant::from_ns(0) }
+    }
+
+    #[test]
+    fn a_key_in_a_request_is_not_printed() {
+        let job = Job::new(7, b"GET / HTTP/1.1\r\nAuthorization: Bearer sk-planted\r\n\r\n".to_vec());
+        assert_eq!(format!("{job:?}"), "Job { id: 7, due: None, bytes: 52 }");
+    }
+
+    #[test]
+    fn a_connection_carries_as_many_as_asked() {
+        let two = Reuse::AtMost(NonZeroU32::new(2).expect("not 0"));
+        assert_eq!([0, 1, 2].map(|carried| two.goes_on(carried)), [true, true, false]);
+        assert!(!Reuse::PER_REQUEST.goes_on(1) && Reuse::Unlimited.goes_on(u32::MAX));
     }
 
     #[test]

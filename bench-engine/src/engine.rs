@@ -91,7 +91,7 @@ impl Engine {
     pub fn start(options: &EngineOptions, found: &Capabilities, shared: &Arc<Shared>) -> Result<Self, EngineError> {
         let mut engine = Engine { workers: Vec::new() };
         for (index, (&slots, &core)) in options.slots.iter().zip(&options.cores).enumerate() {
-            let worker = WorkerOptions { index: index as u32, slots, ..options.worker };
+            let worker = WorkerOptions { index: index as u32, slots, ..options.worker.clone() };
             let (orders, take_order) = channel();
             let (answer, answers) = channel();
             let (shared, kind, stamps) = (Arc::clone(shared), found.driver, found.stamps);

@@ -5,6 +5,7 @@ use crate::units::{Instant, Nanos, WallInstant};
 use crate::wire::body::BodyError;
 use crate::wire::head::HeadError;
 use crate::wire::sse::SseError;
+use crate::wire::tls::TlsFault;
 use bytes::Bytes;
 use std::fmt;
 use thiserror::Error;
@@ -68,7 +69,8 @@ pub struct ReadStamp {
     pub pos: u32,
     /// Read of this request, from 0; pieces of one write keep its number.
     pub read_no: u32,
-    /// The read filled its buffer: its stamp may be that of bytes still to come.
+    /// The read filled its buffer, so that its stamp may be that of bytes still to come; or over TLS, bytes that tell nothing
+    /// yet came behind those that do.
     pub filled: bool,
 }
 
@@ -271,7 +273,7 @@ pub fn notes(mut bytes: &[u8]) -> impl Iterator<Item = Note<'_>> {
 /// The timers that bound every wait of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Timer {
-    /// From the first connect to an open connection.
+    /// From the first connect to an open connection, the TLS handshake included.
     Connect,
     /// Between bytes of the reply, and before its first.
     Stall,
@@ -304,6 +306,12 @@ pub enum Ending {
     /// The socket failed with this errno.
     #[error("the connection broke: {}", errno_words(*.0))]
     Broken(i32),
+    /// The peer closed a TLS connection without saying so in TLS: what is missing may have been cut off by anybody.
+    #[error("the server closed the connection without TLS's own end (close_notify): the reply may have been cut short")]
+    NoCloseNotify,
+    /// No TLS session, or no longer.
+    #[error("{0}")]
+    Tls(TlsFault),
     /// No connection, with this errno.
     #[error("no connection: {}", errno_words(*.0))]
     NoConnection(i32),
@@ -420,9 +428,14 @@ pub struct Finished {
     pub wire_out: Option<(WallInstant, Instant)>,
     /// Duration of the TCP connect made for it.
     pub connect: Option<Nanos>,
-    /// Bytes accepted by the kernel.
+    /// Duration of the TLS handshake made for it.
+    pub tls: Option<Nanos>,
+    /// Place of its server's address in the worker's list.
+    pub address: u32,
+    /// Bytes accepted by the kernel, as they go over the wire: over TLS those of its records, with whatever the handshake
+    /// still had to send in front of them.
     pub bytes_out: u64,
-    /// Bytes read.
+    /// Bytes read, as they came over the wire.
     pub bytes_in: u64,
     /// Reads.
     pub reads: u32,

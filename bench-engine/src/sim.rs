@@ -80,6 +80,11 @@ pub trait Peer {
     /// The `nth` request, from 0, on connection `serial`.
     fn request(&mut self, serial: u32, nth: u32, request: &Bytes) -> Reply;
 
+    /// Bytes on connection `serial` that are no request: of TLS. What the peer does then.
+    fn aside(&mut self, _serial: u32, _bytes: &Bytes) -> Vec<(Nanos, Act)> {
+        Vec::new()
+    }
+
     /// Called at each turn: to fill a supply, to stop a window.
     fn turn(&mut self, _now: Instant) {}
 }
@@ -132,7 +137,8 @@ pub struct SimDriver<P> {
     opened_to: Vec<SocketAddr>,
     serial_of: HashMap<ConnId, u32>,
     live: HashMap<u32, Connection>,
-    outbox: VecDeque<(u32, u64, Bytes)>,
+    /// With the sequence of a request; without one they are bytes of something else.
+    outbox: VecDeque<(u32, Option<u64>, Bytes)>,
     /// By time, then in order of making; with the connection's serial number.
     coming: BTreeMap<(Instant, u64), (u32, Coming)>,
     made: u64,
@@ -198,6 +204,12 @@ impl<P: Peer> SimDriver<P> {
         let submit = self.clock.now();
         while let Some((serial, sequence, request)) = self.outbox.pop_front() {
             let Some(connection) = self.live.get_mut(&serial) else { continue };
+            let Some(sequence) = sequence else {
+                for (after, act) in self.peer.aside(serial, &request) {
+                    self.plan(submit + after, serial, Coming::Act(act));
+                }
+                continue;
+            };
             let nth = connection.requests;
             connection.requests += 1;
             let conn = connection.conn;
@@ -283,7 +295,12 @@ impl<P: Peer> Driver for SimDriver<P> {
 
     fn send(&mut self, conn: ConnId, sequence: u64, request: Bytes) {
         let serial = *self.serial_of.get(&conn).expect("a request is sent on an open connection");
-        self.outbox.push_back((serial, sequence, request));
+        self.outbox.push_back((serial, Some(sequence), request));
+    }
+
+    fn send_aside(&mut self, conn: ConnId, bytes: Bytes) {
+        let serial = *self.serial_of.get(&conn).expect("bytes are sent on an open connection");
+        self.outbox.push_back((serial, None, bytes));
     }
 
     fn close(&mut self, conn: ConnId) {

@@ -1,12 +1,14 @@
 //! A worker: connection slots, their timers and a driver, on one thread. In a window it neither allocates,
-//! locks, logs nor reads JSON; what it leaves goes to the record reader through bounded queues.
+//! locks, logs nor reads JSON; what it leaves goes to the record reader through bounded queues. TLS is the exception: it
+//! allocates.
 
-use crate::conn::{Conn, Current, Job, KeepAlive, Open};
+use crate::conn::{Conn, Current, Job, KeepAlive, Open, Reuse};
 use crate::exchange::{Exchange, Progress};
 use crate::io::{ConnId, Driver, DriverCounters, Event, Events};
 use crate::record::{Block, Blocks, Due, Ending, Finished, ReadStamp, Timer};
 use crate::timers::{Limits, Timers};
 use crate::units::{Instant, Nanos, WallInstant};
+use crate::wire::tls::{self, TlsFault};
 use bytes::Bytes;
 use crossbeam_queue::ArrayQueue;
 use std::cmp::Reverse;
@@ -102,20 +104,22 @@ pub enum Message {
 }
 
 /// What a worker needs to know for the whole run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct WorkerOptions {
     /// From 0.
     pub index: u32,
     /// Most slots of any window, the canary's not counted.
     pub slots: u32,
-    /// The server.
-    pub address: SocketAddr,
+    /// The server's addresses: each new connection goes to the next one, beginning with the worker's own number.
+    pub addresses: Arc<[SocketAddr]>,
+    /// How connections are secured; None: they are not.
+    pub tls: Option<tls::Client>,
     /// Bounds of every wait.
     pub limits: Limits,
     /// An event stream is asked for.
     pub streamed: bool,
-    /// Keep connections, or open one for each request.
-    pub reuse: bool,
+    /// How long connections are kept.
+    pub reuse: Reuse,
     /// A server of known truth that one more slot, after those of the load, keeps a stream to while a window runs. That
     /// stream counts in nothing that is reported of the load, but for the driver's own counters.
     pub canary: Option<SocketAddr>,
@@ -146,9 +150,12 @@ impl WorkerOptions {
 /// Whom slots of one kind speak to, and how.
 #[derive(Debug)]
 struct Server {
-    address: SocketAddr,
+    addresses: Arc<[SocketAddr]>,
+    /// Place in them for the next connection.
+    next: usize,
+    tls: Option<tls::Client>,
     streamed: bool,
-    reuse: bool,
+    reuse: Reuse,
     keep_alive: KeepAlive,
 }
 
@@ -330,6 +337,21 @@ enum Action {
     Open(u32),
     Close(u32),
     Send(u32),
+    /// Whatever TLS has to send by itself.
+    SendAside(u32),
+}
+
+/// How a connection ended from the other side.
+#[derive(Clone, Copy, Debug)]
+enum Gone {
+    /// With the end of what it sends.
+    Closed,
+    /// The same without the word that TLS has for it.
+    Unannounced,
+    /// With an errno.
+    Broken(i32),
+    /// TLS could not go on.
+    Tls(TlsFault),
 }
 
 /// A worker with its driver.
@@ -345,6 +367,10 @@ struct Desk {
     shared: Arc<Shared>,
     conns: Box<[Conn]>,
     exchanges: Box<[Exchange]>,
+    /// TLS of the connections that have it, from TCP's connect on until they are closed.
+    sessions: Box<[Option<tls::Session>]>,
+    /// What the current read decrypts to.
+    plain: Vec<u8>,
     /// When each slot became free.
     free_at: Box<[Due]>,
     timers: Timers,
@@ -391,21 +417,36 @@ impl<D: Driver> Worker<D> {
     /// A worker without connections.
     pub fn new(driver: D, options: WorkerOptions, shared: Arc<Shared>) -> Self {
         let slots = options.connections() as usize;
-        let WorkerOptions { address, streamed, reuse, .. } = options;
-        let server = Server { address, streamed, reuse, keep_alive: KeepAlive::default() };
+        let server = Server {
+            addresses: Arc::clone(&options.addresses),
+            next: options.index as usize,
+            tls: options.tls.clone(),
+            streamed: options.streamed,
+            reuse: options.reuse,
+            keep_alive: KeepAlive::default(),
+        };
         let canary = options.canary.map(|address| Canary {
-            server: Server { address, streamed: true, reuse: true, keep_alive: KeepAlive::default() },
+            server: Server {
+                addresses: Arc::new([address]),
+                next: 0,
+                tls: None,
+                streamed: true,
+                reuse: Reuse::Unlimited,
+                keep_alive: KeepAlive::default(),
+            },
             slot: options.slots,
             waiting: false,
         });
         let due = Due { at: Instant::default(), wall: None };
         let desk = Desk {
+            timers: Timers::new(options.limits, options.connections()),
             options,
             shared,
             conns: (0..slots).map(|_| Conn::Closed { by_server: false }).collect(),
             exchanges: (0..slots).map(|_| Exchange::default()).collect(),
             free_at: vec![due; slots].into_boxed_slice(),
-            timers: Timers::new(options.limits, options.connections()),
+            sessions: (0..slots).map(|_| None).collect(),
+            plain: Vec::new(),
             actions: Vec::with_capacity(slots * 4 + 16),
             hungry: VecDeque::with_capacity(slots),
             dispatch: Dispatch::Closed { live: 0 },
@@ -440,7 +481,7 @@ impl<D: Driver> Worker<D> {
         }
         let desk = &mut self.desk;
         desk.now = self.driver.now();
-        if desk.server.reuse && desk.server.keep_alive != KeepAlive::Refused {
+        if desk.server.reuse.goes_on(1) && desk.server.keep_alive != KeepAlive::Refused {
             (0..slots).for_each(|slot| desk.open_ahead(slot));
         }
         self.act();
@@ -485,6 +526,7 @@ impl<D: Driver> Worker<D> {
     pub fn close_all(&mut self) {
         for (slot, conn) in self.desk.conns.iter_mut().enumerate() {
             *conn = Conn::Closed { by_server: false };
+            self.desk.sessions[slot] = None;
             self.driver.close(ConnId(slot as u32));
         }
         self.driver.turn(self.driver.now(), &mut self.desk);
@@ -523,11 +565,21 @@ impl<D: Driver> Worker<D> {
     fn act(&mut self) {
         for i in 0..self.desk.actions.len() {
             match self.desk.actions[i] {
-                Action::Open(slot) => self.driver.open(ConnId(slot), self.desk.server_of(slot).address),
+                Action::Open(slot) => {
+                    if let Some(address) = self.desk.address_of(slot) {
+                        self.driver.open(ConnId(slot), address);
+                    }
+                }
                 Action::Close(slot) => self.driver.close(ConnId(slot)),
                 Action::Send(slot) => {
                     if let Some((sequence, request)) = self.desk.outgoing(slot) {
                         self.driver.send(ConnId(slot), sequence, request);
+                    }
+                }
+                Action::SendAside(slot) => {
+                    let session = self.desk.sessions[slot as usize].as_mut();
+                    if let Some(bytes) = session.and_then(tls::Session::outgoing) {
+                        self.driver.send_aside(ConnId(slot), bytes);
                     }
                 }
             }
@@ -697,9 +749,27 @@ impl Desk {
     }
 
     fn open(&mut self, slot: u32, replaces: bool, current: Option<Current>) {
-        self.conns[slot as usize] = Conn::Opening { since: self.now, replaces, current };
+        let server = self.server_of(slot);
+        let address = (server.next % server.addresses.len()) as u32;
+        server.next += 1;
+        let current = current.map(|current| Current { address, ..current });
+        self.conns[slot as usize] = Conn::Opening { since: self.now, replaces, address, current };
         self.timers.arm(Timer::Connect, slot, self.now);
         self.actions.push(Action::Open(slot));
+    }
+
+    /// Where the connection that is being opened goes.
+    fn address_of(&mut self, slot: u32) -> Option<SocketAddr> {
+        match self.conns[slot as usize] {
+            Conn::Opening { address, .. } => self.server_of(slot).addresses.get(address as usize).copied(),
+            _ => None,
+        }
+    }
+
+    /// Gives a connection up. Its state is set by the caller.
+    fn close(&mut self, slot: u32) {
+        self.sessions[slot as usize] = None;
+        self.actions.push(Action::Close(slot));
     }
 
     /// A slot has become free.
@@ -752,7 +822,9 @@ impl Desk {
         match std::mem::replace(&mut self.conns[slot as usize], Conn::Closed { by_server: false }) {
             Conn::Ready(open) => self.send(slot, open, current),
             Conn::Closed { by_server } => self.open(slot, by_server, Some(current)),
-            Conn::Opening { .. } | Conn::Busy(..) => panic!("slot {slot} took a request while it had one"),
+            Conn::Opening { .. } | Conn::Securing { .. } | Conn::Busy(..) => {
+                panic!("slot {slot} took a request while it had one")
+            }
         }
     }
 
@@ -761,6 +833,7 @@ impl Desk {
         current.sequence = self.sequence;
         current.reused = open.carried > 0;
         current.reopened = open.carried == 0 && open.replaces;
+        current.address = open.address;
         let streamed = self.server_of(slot).streamed;
         self.exchanges[slot as usize].begin(streamed);
         self.timers.arm(Timer::Stall, slot, self.now);
@@ -768,11 +841,15 @@ impl Desk {
         self.actions.push(Action::Send(slot));
     }
 
-    fn outgoing(&self, slot: u32) -> Option<(u64, Bytes)> {
-        match &self.conns[slot as usize] {
-            Conn::Busy(_, current) => Some((current.sequence, current.job.request.clone())),
-            _ => None,
-        }
+    /// What of the slot's request goes over the wire.
+    fn outgoing(&mut self, slot: u32) -> Option<(u64, Bytes)> {
+        let Conn::Busy(_, current) = &mut self.conns[slot as usize] else { return None };
+        let bytes = match &mut self.sessions[slot as usize] {
+            Some(session) => session.encrypt(&current.job.request),
+            None => current.job.request.clone(),
+        };
+        current.wire_bytes = bytes.len() as u64;
+        Some((current.sequence, bytes))
     }
 
     /// Timers, hungry slots, requests that are due, a stop from outside, and the canary.
@@ -819,8 +896,10 @@ impl Desk {
     fn censor(&mut self, slot: u32) {
         let conn = std::mem::replace(&mut self.conns[slot as usize], Conn::Closed { by_server: false });
         match conn {
-            Conn::Busy(_, current) | Conn::Opening { current: Some(current), .. } => {
-                self.actions.push(Action::Close(slot));
+            Conn::Busy(_, current)
+            | Conn::Opening { current: Some(current), .. }
+            | Conn::Securing { current: Some(current), .. } => {
+                self.close(slot);
                 self.end(slot, current, Ending::Censored, None);
             }
             other => self.conns[slot as usize] = other,
@@ -838,11 +917,11 @@ impl Desk {
         let ending = Ending::TimedOut(timer, self.timers.limits().of(timer));
         match std::mem::replace(&mut self.conns[slot as usize], Conn::Closed { by_server: false }) {
             Conn::Busy(_, current) => {
-                self.actions.push(Action::Close(slot));
+                self.close(slot);
                 self.end(slot, current, ending, None);
             }
-            Conn::Opening { current, .. } => {
-                self.actions.push(Action::Close(slot));
+            Conn::Opening { current, .. } | Conn::Securing { current, .. } => {
+                self.close(slot);
                 self.not_opened(slot, current, ending);
             }
             other => self.conns[slot as usize] = other,
@@ -905,9 +984,15 @@ impl Events for Desk {
                     self.shared.post(Message::LateWireOut { worker, sequence, wall, at });
                 }
             },
-            Event::Received(bytes, stamp) => self.on_received(slot, bytes, stamp),
-            Event::PeerClosed { at } => self.on_gone(slot, at, None),
-            Event::ReceiveFailed { at, errno } => self.on_gone(slot, at, Some(errno)),
+            Event::Received(bytes, stamp) if self.sessions[slot as usize].is_some() => {
+                self.on_encrypted(slot, bytes, stamp);
+            }
+            Event::Received(bytes, stamp) => self.on_received(slot, bytes, bytes.len(), stamp, false),
+            Event::PeerClosed { at } => {
+                let announced = self.sessions[slot as usize].is_none();
+                self.on_gone(slot, at, if announced { Gone::Closed } else { Gone::Unannounced });
+            }
+            Event::ReceiveFailed { at, errno } => self.on_gone(slot, at, Gone::Broken(errno)),
         }
     }
 }
@@ -923,24 +1008,106 @@ impl Desk {
 
     fn on_connected(&mut self, slot: u32, at: Instant) {
         self.now = at;
-        self.timers.disarm(Timer::Connect, slot);
         self.count(slot, |r| &mut r.opened, 1);
         let conn = std::mem::replace(&mut self.conns[slot as usize], Conn::Closed { by_server: false });
-        let Conn::Opening { since, replaces, current } = conn else {
+        let Conn::Opening { since, replaces, address, current } = conn else {
             panic!("slot {slot} was connected without having asked for it");
         };
-        let open = Open { carried: 0, replaces, idle_since: at };
+        let open = Open { carried: 0, replaces, address, idle_since: at };
+        let tcp = at.saturating_since(since);
+        match self.server_of(slot).tls.as_ref().map(tls::Client::session) {
+            None => self.is_open(slot, open, current, tcp, None),
+            Some(Ok(session)) => {
+                self.sessions[slot as usize] = Some(session);
+                self.conns[slot as usize] = Conn::Securing { since: at, tcp, open, current };
+                self.actions.push(Action::SendAside(slot));
+            }
+            Some(Err(fault)) => {
+                self.close(slot);
+                self.not_opened(slot, current, Ending::Tls(fault));
+            }
+        }
+    }
+
+    /// A connection has come as far as to carry requests.
+    fn is_open(&mut self, slot: u32, open: Open, current: Option<Current>, tcp: Nanos, tls: Option<Nanos>) {
+        self.timers.disarm(Timer::Connect, slot);
         match current {
             Some(mut current) => {
-                current.connect = Some(at.saturating_since(since));
+                (current.connect, current.tls) = (Some(tcp), tls);
                 self.send(slot, open, current);
             }
             None => {
                 self.preparing -= 1;
                 self.prepared.opened += 1;
-                self.prepared.connect_ns.push(at.saturating_since(since).ns());
+                self.prepared.connect_ns.push(tcp.ns());
                 self.conns[slot as usize] = Conn::Ready(open);
             }
+        }
+    }
+
+    /// Bytes of a connection that is secured: what they decrypt to is taken in under the stamp of their read.
+    fn on_encrypted(&mut self, slot: u32, bytes: &[u8], mut stamp: ReadStamp) {
+        self.now = stamp.seen;
+        let Some(session) = &mut self.sessions[slot as usize] else { return };
+        let mut plain = std::mem::take(&mut self.plain);
+        plain.clear();
+        let arrived = session.decrypt(bytes, &mut plain);
+        let secured = session.is_open();
+        // the stamp is that of the last byte, and what was decrypted ended before it
+        stamp.filled |= arrived.more_followed;
+        if let Conn::Securing { .. } = self.conns[slot as usize] {
+            match arrived.fault.or(arrived.closed.then_some(TlsFault::CutInHandshake)) {
+                Some(fault) => self.not_secured(slot, fault),
+                None if secured => self.on_secured(slot),
+                None => {}
+            }
+        }
+        let gone = arrived.fault.map(Gone::Tls).or(arrived.closed.then_some(Gone::Closed));
+        if self.sessions[slot as usize].is_some() {
+            if plain.is_empty() {
+                self.on_silent_read(slot, bytes.len(), arrived.inside_record);
+            } else {
+                self.on_received(slot, &plain, bytes.len(), stamp, gone.is_some());
+            }
+        }
+        if let (Some(gone), true) = (gone, self.sessions[slot as usize].is_some()) {
+            self.on_gone(slot, stamp.seen, gone);
+        }
+        if self.sessions[slot as usize].as_ref().is_some_and(tls::Session::has_outgoing) {
+            self.actions.push(Action::SendAside(slot));
+        }
+        self.plain = plain;
+    }
+
+    /// The TLS handshake is over: what waits goes out.
+    fn on_secured(&mut self, slot: u32) {
+        let conn = std::mem::replace(&mut self.conns[slot as usize], Conn::Closed { by_server: false });
+        let Conn::Securing { since, tcp, open, current } = conn else {
+            panic!("slot {slot} was secured without having asked for it");
+        };
+        let open = Open { idle_since: self.now, ..open };
+        self.is_open(slot, open, current, tcp, Some(self.now.saturating_since(since)));
+    }
+
+    /// There will be no TLS on this connection.
+    fn not_secured(&mut self, slot: u32, fault: TlsFault) {
+        let conn = std::mem::replace(&mut self.conns[slot as usize], Conn::Closed { by_server: false });
+        if let Conn::Securing { current, tcp, .. } = conn {
+            self.close(slot);
+            let current = current.map(|current| Current { connect: Some(tcp), ..current });
+            self.not_opened(slot, current, Ending::Tls(fault));
+        }
+    }
+
+    /// A read of TLS's own records, or of a part of one of the reply's.
+    fn on_silent_read(&mut self, slot: u32, wire_bytes: usize, of_reply: bool) {
+        if let Conn::Busy(_, current) = &mut self.conns[slot as usize]
+            && current.submit.is_some()
+        {
+            current.bytes_in += wire_bytes as u64;
+            current.reads += u32::from(of_reply);
+            self.timers.arm(Timer::Stall, slot, self.now);
         }
     }
 
@@ -953,7 +1120,8 @@ impl Desk {
         }
     }
 
-    fn on_received(&mut self, slot: u32, bytes: &[u8], mut stamp: ReadStamp) {
+    /// Bytes of a reply, which were `wire_bytes` on the wire; the connection is `ending` when it can carry no other request.
+    fn on_received(&mut self, slot: u32, bytes: &[u8], wire_bytes: usize, mut stamp: ReadStamp, ending: bool) {
         self.now = stamp.seen;
         let current = match &mut self.conns[slot as usize] {
             // the next request was taken up, but nothing of it has left: what came is not its reply
@@ -962,17 +1130,17 @@ impl Desk {
             // bytes nobody asked for: what they belong to is unknowable, so the connection is given up
             conn @ Conn::Ready(_) => {
                 *conn = Conn::Closed { by_server: false };
-                return self.actions.push(Action::Close(slot));
+                return self.close(slot);
             }
-            Conn::Closed { .. } | Conn::Opening { .. } => return,
+            Conn::Closed { .. } | Conn::Opening { .. } | Conn::Securing { .. } => return,
         };
         stamp.read_no = current.reads;
         current.reads += 1;
-        current.bytes_in += bytes.len() as u64;
+        current.bytes_in += wire_bytes as u64;
         self.timers.arm(Timer::Stall, slot, self.now);
         let (taken, progress) = self.with_exchange(slot, |exchange, blocks| exchange.on_read(bytes, stamp, blocks));
         match progress {
-            Progress::Over(ending) => self.on_over(slot, ending, taken == bytes.len(), stamp),
+            Progress::Over(how) => self.on_over(slot, how, taken == bytes.len(), ending, stamp),
             Progress::More => {
                 if self.exchanges[slot as usize].seen_done() && !self.timers.is_armed(Timer::Drain, slot) {
                     self.timers.arm(Timer::Drain, slot, self.now);
@@ -985,31 +1153,36 @@ impl Desk {
     fn move_to_another(&mut self, slot: u32) {
         let conn = std::mem::replace(&mut self.conns[slot as usize], Conn::Closed { by_server: false });
         if let Conn::Busy(_, current) = conn {
-            self.actions.push(Action::Close(slot));
+            self.close(slot);
             self.timers.disarm(Timer::Stall, slot);
             self.open(slot, false, Some(current));
         }
     }
 
-    /// A reply is over, by the read stamped `end`; `all` when nothing followed it there.
-    fn on_over(&mut self, slot: u32, ending: Ending, all: bool, end: ReadStamp) {
+    /// A reply is over, by the read stamped `end`; `all` when nothing followed it there, `closing` when the connection's end
+    /// did.
+    fn on_over(&mut self, slot: u32, ending: Ending, all: bool, closing: bool, end: ReadStamp) {
         let conn = std::mem::replace(&mut self.conns[slot as usize], Conn::Closed { by_server: false });
         let Conn::Busy(open, current) = conn else { panic!("slot {slot} got a reply to nothing") };
         let exchange = &self.exchanges[slot as usize];
         let whole = ending == Ending::Complete && all && current.sent.is_some();
         let kept = whole && exchange.keep_alive();
-        let keeps = exchange.keep_alive();
+        let keeps = exchange.keep_alive() && !closing;
         let server = self.server_of(slot);
         if kept && open.carried > 0 {
             server.keep_alive.reuse_worked();
         }
-        let (reuse, refuses) = (server.reuse, server.keep_alive == KeepAlive::Refused);
-        self.conns[slot as usize] = if kept && reuse && !refuses {
-            Conn::Ready(Open { carried: open.carried + 1, idle_since: self.now, ..open })
+        let open = Open { carried: open.carried + 1, idle_since: end.seen, ..open };
+        if kept && closing {
+            server.keep_alive.found_closed(open, end.seen);
+        }
+        let (goes_on, refuses) = (server.reuse.goes_on(open.carried), server.keep_alive == KeepAlive::Refused);
+        self.conns[slot as usize] = if kept && !closing && goes_on && !refuses {
+            Conn::Ready(open)
         } else {
-            self.actions.push(Action::Close(slot));
-            // where each request has a connection of its own, its end is nobody's doing but ours
-            let by_server = whole && reuse && (!keeps || refuses);
+            self.close(slot);
+            // where a connection carries no more requests than asked, its end is nobody's doing but ours
+            let by_server = whole && goes_on && (!keeps || refuses);
             self.count(slot, |r| &mut r.closed_by_server, u32::from(by_server));
             Conn::Closed { by_server }
         };
@@ -1017,14 +1190,14 @@ impl Desk {
     }
 
     /// The peer closed, or the connection broke.
-    fn on_gone(&mut self, slot: u32, at: Instant, errno: Option<i32>) {
+    fn on_gone(&mut self, slot: u32, at: Instant, gone: Gone) {
         self.now = self.now.max(at);
         let conn = std::mem::replace(&mut self.conns[slot as usize], Conn::Closed { by_server: true });
         match conn {
             Conn::Busy(open, current) => {
-                self.actions.push(Action::Close(slot));
+                self.close(slot);
                 self.count(slot, |r| &mut r.closed_by_server, 1);
-                if current.may_retry() {
+                if current.may_retry() && !matches!(gone, Gone::Tls(_)) {
                     let now = self.now;
                     self.server_of(slot).keep_alive.found_closed(open, now);
                     self.exchanges[slot as usize].cut_tape().into_iter().for_each(|block| {
@@ -1035,17 +1208,23 @@ impl Desk {
                     self.open(slot, true, Some(current.retry()));
                     return;
                 }
-                let ending = match errno.or(current.send_failed) {
-                    Some(errno) => Ending::Broken(errno),
-                    None => self.with_exchange(slot, |exchange, blocks| exchange.on_close(blocks)),
+                let ending = match (gone, current.send_failed) {
+                    (Gone::Tls(fault), _) => Ending::Tls(fault),
+                    (Gone::Broken(errno), _) | (_, Some(errno)) => Ending::Broken(errno),
+                    (Gone::Unannounced, None) => Ending::NoCloseNotify,
+                    (Gone::Closed, None) => self.with_exchange(slot, |exchange, blocks| exchange.on_close(blocks)),
                 };
                 self.end(slot, current, ending, None);
             }
             Conn::Ready(open) => {
-                self.actions.push(Action::Close(slot));
+                self.close(slot);
                 self.count(slot, |r| &mut r.closed_by_server, 1);
                 let now = self.now;
                 self.server_of(slot).keep_alive.found_closed(open, now);
+            }
+            securing @ Conn::Securing { .. } => {
+                self.conns[slot as usize] = securing;
+                self.not_secured(slot, TlsFault::CutInHandshake);
             }
             other => self.conns[slot as usize] = other,
         }

@@ -1,7 +1,7 @@
 //! The canary on the simulated clock: a stream to a server of known truth beside the load, which must not feel it.
 
 use bench_engine::clock::{Clock, SimClock};
-use bench_engine::conn::{Job, KeepAlive};
+use bench_engine::conn::{Job, KeepAlive, Reuse};
 use bench_engine::record::{Ending, Finished};
 use bench_engine::sim::{Act, Opening, Peer, Reply, SimDriver};
 use bench_engine::timers::Limits;
@@ -88,10 +88,11 @@ fn run(shared: &Arc<Shared>, peer: Two, load: Load, dues: &[Nanos], canaries: u6
     let options = WorkerOptions {
         index: 0,
         slots: 1,
-        address: server(),
+        addresses: Arc::new([server()]),
+        tls: None,
         limits: Limits::default(),
         streamed: true,
-        reuse: true,
+        reuse: Reuse::Unlimited,
         canary: with_canary.then(canary),
         spin: false,
     };

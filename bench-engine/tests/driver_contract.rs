@@ -137,6 +137,37 @@ fn options(stamps: bool) -> DriverOptions {
     DriverOptions { connections: 2, stamps }
 }
 
+fn bytes_aside_keep_their_place_and_the_stamp_is_the_requests<D: Driver>(make: impl Fn(DriverOptions) -> D) {
+    let mut bench = Bench::new(make(options(true)));
+    let mut peer = bench.open(A);
+    let long = vec![b'r'; 300_000];
+    bench.driver.send_aside(A, Bytes::from_static(b"hello "));
+    bench.driver.send(A, 7, Bytes::from(long.clone()));
+    let reader = std::thread::spawn(move || {
+        let mut got = vec![0; 6 + 300_000];
+        peer.read_exact(&mut got).expect("all of it");
+        (peer, got)
+    });
+    bench.turn_until("the stamp", |log| log.has(A, |k| matches!(k, Kept::WireOut)));
+    let (mut peer, got) = reader.join().expect("read");
+    assert_eq!(got, [b"hello ", long.as_slice()].concat());
+    // behind one another, before anything of them has left
+    bench.driver.send_aside(A, Bytes::from_static(b"by"));
+    bench.driver.send_aside(A, Bytes::from_static(b"e"));
+    let told = |is: fn(&Kept) -> bool| bench.log.of(A).filter(|kept| is(kept)).count();
+    assert_eq!(told(|k| matches!(k, Kept::Handed(..))), 1, "nothing is told of what is no request");
+    assert_eq!(told(|k| matches!(k, Kept::Sent(..))), 1);
+    assert_eq!(told(|k| matches!(k, Kept::WireOut)), 1);
+    let reader = std::thread::spawn(move || {
+        let mut bye = [0; 3];
+        peer.read_exact(&mut bye).expect("both");
+        peer.write_all(b"yes").expect("written");
+        bye
+    });
+    bench.turn_until("the reply", |log| log.bytes(A) == b"yes");
+    assert_eq!(&reader.join().expect("read"), b"bye");
+}
+
 fn a_request_and_its_reply<D: Driver>(make: impl Fn(DriverOptions) -> D) {
     for stamps in [true, false] {
         let mut bench = Bench::new(make(options(stamps)));
@@ -418,6 +449,7 @@ macro_rules! on_every_driver {
 
 on_every_driver!(
     a_request_and_its_reply,
+    bytes_aside_keep_their_place_and_the_stamp_is_the_requests,
     nobody_listens,
     the_end_comes_with_the_last_bytes,
     a_reset_comes_after_what_was_read_before_it,

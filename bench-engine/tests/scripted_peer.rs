@@ -2,7 +2,7 @@
 //! a real socket cannot show without waiting for it.
 
 use bench_engine::clock::{Clock, SimClock};
-use bench_engine::conn::{Job, KeepAlive};
+use bench_engine::conn::{Job, KeepAlive, Reuse};
 use bench_engine::record::{ClientFault, Ending, Finished, Note, Timer, notes};
 use bench_engine::sim::{Act, Opening, Peer, Reply, Script, SimDriver, wall};
 use bench_engine::timers::Limits;
@@ -154,10 +154,11 @@ impl<P: Peer> Stage<P> {
         let mut options = WorkerOptions {
             index: 0,
             slots,
-            address: SocketAddr::from(([127, 0, 0, 1], 1)),
+            addresses: Arc::new([SocketAddr::from(([127, 0, 0, 1], 1))]),
+            tls: None,
             limits: Limits::default(),
             streamed: true,
-            reuse: true,
+            reuse: Reuse::Unlimited,
             canary: None,
             spin: false,
         };
@@ -529,10 +530,11 @@ fn a_client_that_was_stopped_sees_late_and_stamps_do_not_move() {
         let options = WorkerOptions {
             index: 0,
             slots: 1,
-            address: SocketAddr::from(([127, 0, 0, 1], 1)),
+            addresses: Arc::new([SocketAddr::from(([127, 0, 0, 1], 1))]),
+            tls: None,
             limits: Limits::default(),
             streamed: true,
-            reuse: true,
+            reuse: Reuse::Unlimited,
             canary: None,
             spin: false,
         };
@@ -650,7 +652,7 @@ fn an_exhausted_pool_fails_the_request_it_hits_and_nothing_else() {
 
 #[test]
 fn one_connection_for_each_request_when_asked() {
-    let mut stage = Stage::with(script([answer(ms(1))]), 2, 64, |o| o.reuse = false);
+    let mut stage = Stage::with(script([answer(ms(1))]), 2, 64, |o| o.reuse = Reuse::PER_REQUEST);
     assert_eq!(stage.worker.prepare(2).opened, 0);
     let report = stage.window(0..6);
     assert_eq!((stage.worker.driver().opened(), report.opened), (6, 6));
@@ -666,7 +668,7 @@ fn one_connection_for_each_request_is_the_clients_choice_also_where_the_server_a
     let text = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\nContent-Length: ";
     let body = [TOKEN, DONE].concat();
     let closing = Reply::of([(ms(1), bytes(format!("{text}{}\r\n\r\n{body}", body.len()))), (ms(1), Act::Close)]);
-    let mut stage = Stage::with(script([closing]), 1, 64, |o| o.reuse = false);
+    let mut stage = Stage::with(script([closing]), 1, 64, |o| o.reuse = Reuse::PER_REQUEST);
     stage.window(0..3);
     assert_eq!(stage.log.endings(), [Ending::Complete; 3]);
     assert!(stage.log.records.iter().all(|r| !r.finished.reopened), "cold by choice, not reopened by the server");
@@ -770,7 +772,7 @@ proptest! {
             }
         };
         let peer = Stopping(Chaos { openings, replies }, Box::new(at_turn));
-        let mut stage = Stage::on(shared, peer, slots, 64, |o| { o.limits = limits; o.reuse = reuse });
+        let mut stage = Stage::on(shared, peer, slots, 64, |o| { o.limits = limits; o.reuse = if reuse { Reuse::Unlimited } else { Reuse::PER_REQUEST } });
         if prepared {
             stage.worker.prepare(slots);
         }

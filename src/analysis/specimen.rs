@@ -88,6 +88,7 @@ pub(crate) fn request(trace_id: u64, due: u64) -> Row {
         begins: None,
         prompt_sha256: "0".repeat(64),
         stamps: StampSource::Kernel,
+        address: None,
         session: None,
     }
 }

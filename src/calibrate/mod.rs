@@ -273,7 +273,12 @@ pub fn config(args: &CalibrateArgs, voice: &Voice) -> anyhow::Result<Config> {
         voice.say("WARNING: kernel stamps do not come here: user stamps only, net and tare are not available");
     }
     let found = Capabilities { stamps: asked && found.stamps, ..found };
-    Ok(Config::of(&found, &cores.workers, cores.control, args.spin)?)
+    Ok(Config::of(&found, &cores.workers, cores.control, args.spin, over_tls(args))?)
+}
+
+/// The steps go over TLS.
+fn over_tls(args: &CalibrateArgs) -> bool {
+    args.base_url.as_deref().is_some_and(|url| url.to_ascii_lowercase().starts_with("https://"))
 }
 
 /// L0 and L1, on the workers' cores.
@@ -295,6 +300,7 @@ fn runner(args: &CalibrateArgs, dir: &Path, depth: Depth, stop: &Arc<AtomicBool>
         cores: args.cores.as_ref().map(|c| c.0.clone()),
         spin: args.spin,
         remote: args.base_url.clone().zip(args.truth_url.clone()),
+        ca_file: args.ca_file.clone(),
         truth_read: Cell::new(0),
         seconds: depth.seconds,
         stop: Arc::clone(stop),
@@ -345,6 +351,7 @@ mod tests {
             cores: None,
             spin: false,
             remote: None,
+            ca_file: None,
             truth_read: Cell::new(0),
             seconds: 0.2,
             stop: Arc::default(),

@@ -73,6 +73,8 @@ pub struct Runner {
     pub spin: bool,
     /// The mock on another host: its URL and that of its truth log.
     pub remote: Option<(String, String)>,
+    /// CA of that mock's TLS, where it is behind some.
+    pub ca_file: Option<PathBuf>,
     /// How far that log has been read, in bytes.
     pub truth_read: Cell<u64>,
     /// Length of a window, s.
@@ -149,6 +151,7 @@ impl Runner {
         };
         RunArgs {
             base_url: self.remote.as_ref().map(|(url, _)| url.clone()),
+            ca_file: self.ca_file.clone(),
             // a step weighs the client alone
             metrics_url: Some("none".to_owned()),
             extra_body: Some(json!({ "mock": mock }).to_string()),

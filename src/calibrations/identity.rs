@@ -63,18 +63,24 @@ pub struct Config {
 }
 
 impl Config {
-    /// Of this binary, with workers and control on these cores.
+    /// Of this binary, with workers and control on these cores; over TLS or not.
     ///
     /// # Errors
     /// The binary cannot be read.
-    pub fn of(harness: &Capabilities, workers: &[usize], control: Option<usize>, spin: bool) -> io::Result<Config> {
+    pub fn of(
+        harness: &Capabilities,
+        workers: &[usize],
+        control: Option<usize>,
+        spin: bool,
+        tls: bool,
+    ) -> io::Result<Config> {
         Ok(Config {
             arm: harness.driver.to_string(),
             stamps: if harness.stamps { "kernel" } else { "user" }.to_owned(),
             cores: workers.to_vec(),
             control_core: control,
             spin,
-            tls: false,
+            tls,
             binary: binary_digest()?,
         })
     }

@@ -12,6 +12,7 @@ use crate::plan::{Plan, Sessions};
 use crate::reading::printable;
 use crate::rundir::window::SessionKind;
 use crate::session_load::{SessionLoad, Start};
+use crate::target::address::Target;
 use crate::target::metrics_source::MetricsSource;
 use crate::trace::replay::Replay;
 use crate::workload::ids::PromptForm;
@@ -50,9 +51,11 @@ impl RunFacts<'_> {
             "built_in_mock": self.server.mock.is_some(),
             "base_url": target.base_url,
             "address": target.address.to_string(),
+            "addresses": target.used.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "resolved": target.resolved.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "server": self.server.identity,
             "network": self.server.route,
+            "tls": self.server.route.as_ref().and_then(|route| route.tls.as_ref()),
             "metrics": MetricsSource::facts(&self.server.metrics),
             "arm": {
                 "asked": self.plan.arm_by_name.then_some(self.plan.arm),
@@ -118,11 +121,14 @@ pub(super) fn announce(plan: &Plan, facts: &RunFacts<'_>, dir: &Path, voice: &Vo
     voice.say(format!(
         "server   {what}{} ({}), model {}{version}",
         server.target.base_url,
-        server.target.address,
+        addresses(&server.target),
         legible(&printable(&server.model, None))
     ));
     if let Some(route) = &server.route {
         voice.say(format!("network  {}", route.words()));
+        if let Some(tls) = &route.tls {
+            voice.say(format!("tls      {}", tls.words()));
+        }
     }
     voice.say(format!("metrics  {}", MetricsSource::words(&server.metrics)));
     load(plan).into_iter().chain(rests(plan)).for_each(|line| voice.say(line));
@@ -158,6 +164,12 @@ pub(super) fn announce(plan: &Plan, facts: &RunFacts<'_>, dir: &Path, voice: &Vo
         facts.workers.iter().map(|w| w.receive_pool_bytes).sum::<usize>() / 1024,
         facts.blocks * BLOCK_BYTES / 1024,
     ));
+    if plan.tls.is_some() {
+        voice.say(
+            "         TLS allocates memory on the workers while a window runs; what it costs is in tare and lateness"
+                .to_owned(),
+        );
+    }
     if let Some(canary) = facts.canary {
         voice.say(format!("canary   {}", canary.words()));
     }
@@ -174,6 +186,17 @@ fn rests(plan: &Plan) -> Option<String> {
 fn resting_s(plan: &Plan) -> f64 {
     let places = (0..plan.windows).flat_map(|window| (0..plan.cells.len()).map(move |cell| (window, cell)));
     places.map(|(window, cell)| plan.rest_before(window, cell).secs_f64()).sum()
+}
+
+/// The addresses that connections take: `10.0.0.1:80`, `10.0.0.1:80, 10.0.0.2:80 in turn (of 3 resolved)`.
+fn addresses(target: &Target) -> String {
+    let list: Vec<String> = target.used.iter().map(ToString::to_string).collect();
+    let turn = if list.len() > 1 { " in turn" } else { "" };
+    let others = match target.resolved.len() - list.len() {
+        0 => String::new(),
+        n => format!(", {n} more resolved and not used"),
+    };
+    format!("{}{turn}{others}", list.join(", "))
 }
 
 /// What is done in every window, and when.
@@ -256,7 +279,7 @@ fn load(plan: &Plan) -> Vec<String> {
         ));
     }
     lines.extend(captured.into_iter().flat_map(|captured| captured.words()).map(|words| format!("         {words}")));
-    let reuse = plan.connection == Connection::Reuse;
+    let reuse = plan.connection;
     for cell in &plan.cells {
         match cell {
             Cell::Closed { .. } | Cell::Sessions(_) => {}
@@ -317,7 +340,7 @@ fn of_sessions(plan: &Plan, sessions: &Sessions, long: &str) -> Vec<String> {
         ),
         "         the model's context must hold that, the reply and the chat template's own tokens".to_owned(),
     ];
-    let reuse = plan.connection == Connection::Reuse;
+    let reuse = plan.connection;
     lines.extend(loads.iter().filter_map(|load| match &load.start {
         Start::Users { .. } => None,
         Start::Arrivals(open) => Some(format!("         {}", arriving(open, called, reuse))),
@@ -350,7 +373,7 @@ fn between(sessions: &Sessions) -> String {
 }
 
 /// Sessions that arrive.
-fn arriving(open: &OpenLoop, called: &str, reuse: bool) -> String {
+fn arriving(open: &OpenLoop, called: &str, reuse: Connection) -> String {
     let rate = open.rate.map_or_else(|| "all at once".to_owned(), |per_s| format!("{per_s} {called}/s"));
     format!(
         "{rate}{}: {} {called} begin in {:.1} s, {}, {}",
@@ -362,7 +385,7 @@ fn arriving(open: &OpenLoop, called: &str, reuse: bool) -> String {
     )
 }
 
-fn open_load(open: &OpenLoop, reuse: bool) -> String {
+fn open_load(open: &OpenLoop, reuse: Connection) -> String {
     let rate = match (open.rate, &open.course) {
         (None, _) => "all at once".to_owned(),
         (Some(per_s), None) => format!("{per_s} requests/s"),
@@ -391,7 +414,7 @@ fn of_scheduled(requests: u64, scheduled: u64) -> String {
     if requests == scheduled { requests.to_string() } else { format!("{requests} of {scheduled}") }
 }
 
-fn replayed_load(replay: &Replay, reuse: bool) -> String {
+fn replayed_load(replay: &Replay, reuse: Connection) -> String {
     let rate = replay.rate.map_or_else(|| "all at once".to_owned(), |per_s| format!("mean {per_s:.3} requests/s"));
     format!(
         "time x {}: {} requests in {:.1} s, {rate}, busiest second {}; {}, {}",
@@ -412,10 +435,11 @@ fn cap(concurrency: Option<u32>, by_default: bool) -> String {
     }
 }
 
-fn ahead(opened: u32, reuse: bool) -> String {
-    match reuse {
-        true => format!("{opened} connections opened ahead"),
-        false => "a new connection for each".to_owned(),
+fn ahead(opened: u32, connection: Connection) -> String {
+    match connection {
+        Connection::PerRequest => "a new connection for each".to_owned(),
+        Connection::Reuse => format!("{opened} connections opened ahead"),
+        Connection::AtMost(n) => format!("{opened} connections opened ahead, a new one after {n} requests"),
     }
 }
 

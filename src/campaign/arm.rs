@@ -6,7 +6,6 @@ use super::canary::Canary;
 use super::length_probe::Lengths;
 use super::server::{Server, body_template, request_template};
 use super::{Cores, SPARE_BLOCKS, timestamp};
-use crate::cli::Connection;
 use crate::disclosure::ledger;
 use crate::interleave;
 use crate::plan::Plan;
@@ -74,7 +73,7 @@ impl<'a> Arm<'a> {
         let cores = harness.cores;
         let workers = cores.workers.len();
         let canary = match plan.canary {
-            true => Some(Canary::start(cores.control, dir, workers, &plan.target.api_key_env.0)?),
+            true => Some(Canary::start(cores.control, dir, workers, plan.target.key.variable())?),
             false => None,
         };
         let origin = SystemClock.now();
@@ -86,10 +85,11 @@ impl<'a> Arm<'a> {
             worker: WorkerOptions {
                 index: 0,
                 slots: 0,
-                address: server.target.address,
+                addresses: server.target.used.clone().into(),
+                tls: server.target.tls.clone(),
                 limits: plan.limits,
                 streamed: plan.stream,
-                reuse: plan.connection == Connection::Reuse,
+                reuse: plan.connection.into(),
                 canary: canary.as_ref().map(|canary| canary.address),
                 spin: plan.spin,
             },
@@ -183,7 +183,7 @@ impl<'a> Arm<'a> {
             model: self.server.model.clone(),
             trace_hash: self.plan.trace_hash.clone(),
         };
-        ledger::Entry::begin(place, start, self.server.secret.clone(), now)
+        ledger::Entry::begin(place, start, self.server.secret.as_deref().map(str::to_owned), now)
     }
 
     /// Ends the engine, then the mocks, which write the rest of their logs.

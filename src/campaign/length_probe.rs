@@ -304,7 +304,7 @@ fn ask(arm: &Arm<'_>, text: String, stop: &AtomicBool) -> Result<u64, NoCount> {
     let patience = limits.request.min(limits.stall).min(PATIENCE);
     let connect = Duration::from_nanos(limits.connect.min(PATIENCE).ns());
     let secret = arm.server.secret.as_deref();
-    match fetch::send(arm.server.target.address, &request, connect, patience, MOST_BYTES, stop) {
+    match fetch::send(&arm.server.target, &request, connect, patience, MOST_BYTES, stop) {
         Ok(reply) => prompt_tokens(&reply, arm.plan.stream, secret).map_err(NoCount::This),
         Err(FetchError::Protocol(words)) => Err(NoCount::This(printable(&words, secret))),
         // it does not answer, and each further try would take as long

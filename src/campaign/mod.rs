@@ -315,7 +315,9 @@ fn calibration_for(plan: &Plan, cores: &Cores, harness: &Capabilities) -> anyhow
         Calibrations::In(given) => {
             let store = store::directory(given.as_deref(), |name| std::env::var(name).ok());
             let host = Host::of(&environment::facts());
-            store::find(&store, &host, || Config::of(harness, &cores.workers, cores.control, plan.spin))?
+            store::find(&store, &host, || {
+                Config::of(harness, &cores.workers, cores.control, plan.spin, plan.tls.is_some())
+            })?
         }
     };
     Ok(store::for_plan(&found))

@@ -175,6 +175,8 @@ pub struct Recorder<'a, W: Write> {
     pub origin: Instant,
     /// Kernel or user stamps.
     pub stamps: StampSource,
+    /// The server's addresses, where connections take several in turn; else empty.
+    pub addresses: Vec<String>,
     /// Must not appear in a record.
     pub secret: Option<&'a str>,
     /// Slots of each worker that carry load: any beyond them is its canary's.
@@ -371,6 +373,8 @@ impl<W: Write> Recorder<'_, W> {
             worker: done.worker,
             origin: self.origin,
             stamps: self.stamps,
+            // a canary has one address
+            addresses: if ticket.file == RowFile::Requests { &self.addresses } else { &[] },
             secret: self.secret,
         };
         done.reading.finish(&done.finished, &ticket.asked, place, map)

@@ -3,14 +3,15 @@
 use super::mock_child::MockChild;
 use super::{Voice, environment};
 use crate::evidence::LOAD;
-use crate::plan::{Plan, key_policy, secrets};
+use crate::plan::Plan;
 use crate::target::address::Target;
 use crate::target::facts;
-use crate::target::fetch::{self, FetchError};
+use crate::target::fetch;
 use crate::target::identity::{self, Identity};
 use crate::target::metrics_source::{Found, MetricsSource};
 use crate::target::openai::BodyTemplate;
 use crate::target::route::Route;
+use crate::target::secret::{Headers, Secret, key_policy, secrets};
 use anyhow::{Context, bail};
 use bench_engine::clock::{Clock, SystemClock};
 use bench_engine::units::Nanos;
@@ -31,8 +32,8 @@ pub(super) struct Server {
     pub(super) target: Target,
     pub(super) identity: Identity,
     pub(super) model: String,
-    pub(super) headers: Vec<(String, String)>,
-    pub(super) secret: Option<String>,
+    pub(super) headers: Headers,
+    pub(super) secret: Option<Secret>,
     pub(super) mock: Option<MockChild>,
     /// The way there; None when the one more connection that shows it was refused.
     pub(super) route: Option<Route>,
@@ -61,18 +62,14 @@ pub(super) fn find_server(
     for name in environment::ignored_proxies(|name| std::env::var(name).ok()) {
         voice.say(format!("proxy variable {name} is set and ignored: the server is spoken to directly"));
     }
-    let mut target = Target::resolve(&url, words.address.as_deref())?;
+    let mut target = Target::resolve(&url, words.address.as_deref(), &words.tls)?;
     wait_for(&mut target, words.wait, stop, voice)?;
-    let (name, by_flag) = &words.api_key_env;
-    let key = std::env::var(name).ok().filter(|k| !k.is_empty());
-    let (send, note) = key_policy(name, *by_flag, key.is_some() && mock.is_none(), target.is_loopback());
+    let key = words.key.read(|name| std::env::var(name).ok())?;
+    let (send, note) = key_policy(&words.key, key.is_some() && mock.is_none(), target.way());
     note.into_iter().for_each(|note| voice.say(note));
-    let mut headers = words.headers.clone();
-    let secret = key.filter(|_| send);
-    if let Some(key) = &secret {
-        headers.push(("Authorization".to_owned(), format!("Bearer {key}")));
-    }
-    let secret = secrets(secret.as_deref(), &words.headers);
+    let key = key.filter(|_| send);
+    let headers = words.headers.with_key(key.as_ref());
+    let secret = secrets(key.as_deref(), &words.headers);
     let mut identity = ask_when_ready(&target, &headers, secret.as_deref(), words.wait, stop)?;
     let model = match words.model.clone().or_else(|| identity.models.first().cloned()) {
         Some(model) => model,
@@ -89,7 +86,7 @@ pub(super) fn find_server(
     let first = metrics.as_ref().ok().and_then(MetricsSource::first);
     identity.facts = facts::ask(&target, &headers, secret.as_deref(), &identity, &model, first);
     identity.started(first, SystemClock.wall());
-    let route = Route::probe(target.address, CONNECT_PATIENCE).ok();
+    let route = Route::probe(&target, CONNECT_PATIENCE).ok();
     Ok(Server { target, identity, model, headers, secret, mock, route, metrics })
 }
 
@@ -111,25 +108,16 @@ fn ask_when_ready(
     }
 }
 
-/// Finds an address of the target that accepts connections, waiting for it when asked to.
+/// Finds the addresses of the target that accept connections, waiting for them when asked to.
 fn wait_for(target: &mut Target, patience: Nanos, stop: &AtomicBool, voice: &Voice) -> anyhow::Result<()> {
     let clock = SystemClock;
     let until = clock.now() + patience;
     let mut told = false;
     loop {
-        let pinned = target.address;
-        let others = target.resolved.clone().into_iter().filter(|a| *a != pinned);
-        let mut failure: Option<FetchError> = None;
-        for address in std::iter::once(pinned).chain(others) {
-            match fetch::connect(address, CONNECT_PATIENCE) {
-                Ok(_) => {
-                    target.use_address(address);
-                    return Ok(());
-                }
-                Err(error) => failure = failure.or(Some(error)),
-            }
-        }
-        let words = failure.map(|e| e.to_string()).unwrap_or_default();
+        let words = match target.settle(|address| fetch::connect(address, CONNECT_PATIENCE).map(drop)) {
+            Ok(()) => return Ok(()),
+            Err(refused) => refused.to_string(),
+        };
         if stop.load(Ordering::Relaxed) {
             bail!("interrupted while waiting for the server ({words})");
         }
@@ -182,5 +170,7 @@ pub(super) fn body_template(plan: &Plan, model: &str) -> BodyTemplate {
 pub(super) fn request_template(plan: &Plan, server: &Server) -> anyhow::Result<RequestTemplate> {
     let accept = if plan.stream { "text/event-stream" } else { "application/json" };
     let target = &server.target;
-    Ok(RequestTemplate::new("POST", &target.path(&plan.endpoint), &target.authority, accept, &server.headers)?)
+    let path = target.path(&plan.endpoint);
+    let template = RequestTemplate::new("POST", &path, &target.authority, accept, &server.headers)?;
+    Ok(plan.removed_headers.iter().fold(template, |template, name| template.without(name)))
 }

@@ -268,6 +268,10 @@ impl Campaign<'_> {
             run: &self.arm.run_id,
             origin: self.arm.origin,
             stamps: self.arm.stamps,
+            addresses: match &*self.arm.server.target.used {
+                [_] => Vec::new(),
+                several => several.iter().map(ToString::to_string).collect(),
+            },
             secret: self.arm.server.secret.as_deref(),
             load_slots: spread(self.arm.plan.most_connections(), self.arm.workers.len() as u32),
             out: rows(REQUESTS, self.arm.plan.output.raw_file_bytes, Some(&books.desk.part))?,

@@ -41,6 +41,9 @@ pub struct CalibrateArgs {
     /// Where that mock serves its truth log (`--truth-listen` there)
     #[arg(long, value_name = "URL", requires = "base_url", help_heading = "Target")]
     pub truth_url: Option<String>,
+    /// PEM file with the CA of what speaks TLS in front of that mock, where --base-url is https
+    #[arg(long, value_name = "FILE", requires = "base_url", help_heading = "Target")]
+    pub ca_file: Option<PathBuf>,
     /// Worker threads [default: cores - 1, at least 1]
     #[arg(long, value_name = "N", help_heading = "Harness")]
     pub workers: Option<u32>,

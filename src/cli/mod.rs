@@ -161,10 +161,16 @@ impl<'de, T: Deserialize<'de> + FromStr<Err: std::fmt::Display>> Deserialize<'de
     }
 }
 
-/// `NAME=VALUE`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// `NAME=VALUE`. The value may be a secret, and is not printed for debugging.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Pair(pub String, pub String);
+
+impl std::fmt::Debug for Pair {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}=..", self.0)
+    }
+}
 
 impl FromStr for Pair {
     type Err = String;
@@ -199,7 +205,7 @@ impl From<Pair> for String {
 /// Flags of `probe`.
 #[derive(Clone, Debug, Args)]
 pub struct ProbeArgs {
-    /// Server, e.g. http://gpu-7:8000
+    /// Server, e.g. http://gpu-7:8000 or https://gw.example
     #[arg(long, value_name = "URL")]
     pub base_url: String,
     /// Path of the API
@@ -220,9 +226,28 @@ pub struct ProbeArgs {
     /// Extra request header (repeatable)
     #[arg(long, value_name = "NAME=VALUE")]
     pub header: Vec<Pair>,
-    /// Environment variable with the API key [default: OPENAI_API_KEY, on loopback only unless this flag is given]
+    /// Environment variable with the API key [default: OPENAI_API_KEY, on loopback and to a server verified by TLS only,
+    /// unless this flag is given]
     #[arg(long, value_name = "NAME")]
     pub api_key_env: Option<String>,
+    /// File with the API key on its only line
+    #[arg(long, value_name = "FILE")]
+    pub api_key_file: Option<PathBuf>,
+    /// Use this IP address instead of what the host name resolves to
+    #[arg(long, value_name = "IP")]
+    pub address: Option<String>,
+    /// PEM file with the CA of an https server, or its own certificate [default: the list of public CAs built in]
+    #[arg(long, value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
+    /// PEM file with the client's certificate, shown when the server asks
+    #[arg(long, value_name = "FILE")]
+    pub client_cert: Option<PathBuf>,
+    /// PEM file with its key
+    #[arg(long, value_name = "FILE")]
+    pub client_key: Option<PathBuf>,
+    /// Take any certificate of an https server for good
+    #[arg(long)]
+    pub insecure: bool,
     /// JSON object whose fields join or replace those of the request body
     #[arg(long, value_name = "JSON")]
     pub extra_body: Option<String>,

@@ -1,19 +1,84 @@
 //! Flags of `run`. Each can also stand in a TOML file; flags win.
 
 use super::{List, Pair};
+use bench_engine::conn::Reuse;
 use bench_engine::io::DriverKind;
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::str::FromStr;
 
-/// Keep connections, or open one for each request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+/// How long connections are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "String")]
 pub enum Connection {
-    /// Keep and reuse.
+    /// As long as the server lets them: `reuse`.
     Reuse,
-    /// One for each request.
+    /// One for each request: `per-request`.
     PerRequest,
+    /// For so many requests, two or more.
+    AtMost(NonZeroU32),
+}
+
+/// As it stands in TOML: a word or a number.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Number(u32),
+    Word(String),
+}
+
+impl FromStr for Connection {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Self, String> {
+        match s {
+            "reuse" => Ok(Connection::Reuse),
+            "per-request" => Ok(Connection::PerRequest),
+            number => match number.parse::<u32>().ok().and_then(NonZeroU32::new) {
+                Some(NonZeroU32::MIN) => Ok(Connection::PerRequest),
+                Some(n) => Ok(Connection::AtMost(n)),
+                None => Err("write reuse, per-request, or a number of requests".to_owned()),
+            },
+        }
+    }
+}
+
+impl TryFrom<Written> for Connection {
+    type Error = String;
+    fn try_from(written: Written) -> Result<Self, String> {
+        match written {
+            Written::Number(n) => n.to_string().parse(),
+            Written::Word(word) => word.parse(),
+        }
+    }
+}
+
+impl fmt::Display for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Connection::Reuse => f.write_str("reuse"),
+            Connection::PerRequest => f.write_str("per-request"),
+            Connection::AtMost(n) => write!(f, "{n}"),
+        }
+    }
+}
+
+impl From<Connection> for String {
+    fn from(connection: Connection) -> String {
+        connection.to_string()
+    }
+}
+
+impl From<Connection> for Reuse {
+    fn from(connection: Connection) -> Reuse {
+        match connection {
+            Connection::Reuse => Reuse::Unlimited,
+            Connection::PerRequest => Reuse::PER_REQUEST,
+            Connection::AtMost(n) => Reuse::AtMost(n),
+        }
+    }
 }
 
 /// Where stamps come from.
@@ -165,7 +230,7 @@ impl OrElseFrom for bool {
 }
 
 run_args! {
-    /// Server, e.g. http://gpu-7:8000 [default: the built-in mock, started and stopped here]
+    /// Server, e.g. http://gpu-7:8000 or https://gw.example [default: the built-in mock, started and stopped here]
     #[arg(long, value_name = "URL", help_heading = "Target")]
     base_url: Option<String>,
     /// Where the server's own counters are read, once a second beside the load: Prometheus text of vLLM, SGLang, TGI or
@@ -184,15 +249,41 @@ run_args! {
     /// Extra request header; one of ours is replaced (repeatable)
     #[arg(long, value_name = "NAME=VALUE", help_heading = "Target")]
     header: Vec<Pair>,
-    /// Environment variable with the API key [default: OPENAI_API_KEY, on loopback only unless this flag is given]
+    /// Leave out the header of this name that requests of the load would have: Accept, Accept-Encoding or User-Agent
+    /// (repeatable)
+    #[arg(long, value_name = "NAME", help_heading = "Target")]
+    remove_header: Vec<String>,
+    /// Environment variable with the API key [default: OPENAI_API_KEY, on loopback and to a server verified by TLS only,
+    /// unless this flag is given]
     #[arg(long, value_name = "NAME", help_heading = "Target")]
     api_key_env: Option<String>,
-    /// Keep connections, or open one for each request [default: reuse]
-    #[arg(long, value_enum, help_heading = "Target")]
+    /// File with the API key on its only line
+    #[arg(long, value_name = "FILE", help_heading = "Target")]
+    api_key_file: Option<PathBuf>,
+    /// Keep connections (reuse), open one for each request (per-request), or one for every N requests [default: reuse]
+    #[arg(long, value_name = "reuse|per-request|N", help_heading = "Target")]
     connection: Option<Connection>,
-    /// Use this IP address instead of what the host name resolves to
-    #[arg(long, value_name = "IP", help_heading = "Target")]
+    /// Use these IP addresses instead of what the host name resolves to. New connections take several in turn, and so they
+    /// take those of the name that answer, of one family
+    #[arg(long, value_name = "IP,..", help_heading = "Target")]
     address: Option<String>,
+    /// PEM file with the CA of an https server, or its own certificate; nobody else is then trusted [default: the list of
+    /// public CAs built in]
+    #[arg(long, value_name = "FILE", help_heading = "Target")]
+    ca_file: Option<PathBuf>,
+    /// PEM file with the client's certificate, shown to the server of --base-url when it asks
+    #[arg(long, value_name = "FILE", help_heading = "Target")]
+    client_cert: Option<PathBuf>,
+    /// PEM file with its key
+    #[arg(long, value_name = "FILE", help_heading = "Target")]
+    client_key: Option<PathBuf>,
+    /// Take any certificate of an https server for good: stands in every title
+    #[arg(long, help_heading = "Target")]
+    insecure: bool,
+    /// Resume TLS sessions where the server offers it: shorter handshakes, and no certificate is looked at again [default:
+    /// every handshake is a full one]
+    #[arg(long, help_heading = "Target")]
+    tls_resume: bool,
     /// JSON object whose fields join or replace those of every request body
     #[arg(long, value_name = "JSON", help_heading = "Target")]
     extra_body: Option<String>,
@@ -386,7 +477,7 @@ run_args! {
     /// Limit between bytes of a reply, and before its first [default: 1200]
     #[arg(long, value_name = "SECONDS", help_heading = "Protocol")]
     stall_timeout: Option<f64>,
-    /// Limit of a connect [default: 10]
+    /// Limit of a connect, TLS handshake included [default: 10]
     #[arg(long, value_name = "SECONDS", help_heading = "Protocol")]
     connect_timeout: Option<f64>,
     /// Share of failed requests above which a window is invalid [default: 0.01]

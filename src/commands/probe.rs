@@ -7,41 +7,50 @@ use bench_engine::clock::SystemClock;
 use bench_engine::io::capabilities::{capabilities, choose};
 use bench_engine::timers::Limits;
 use bench_engine::wire::request::RequestTemplate;
+use std::time::Duration;
 use tarebench::campaign;
 use tarebench::cli::ProbeArgs;
-use tarebench::plan::{MetricsWords, key_policy, secrets};
+use tarebench::plan::MetricsWords;
 use tarebench::probe::{OneRequest, show};
 use tarebench::target::address::Target;
 use tarebench::target::metrics_source::MetricsSource;
 use tarebench::target::openai::{Api, BodyTemplate, TokenProof};
 use tarebench::target::route::Route;
-use tarebench::target::{facts, identity};
+use tarebench::target::secret::{Headers, KeySource, key_policy, secrets};
+use tarebench::target::tls::TlsWords;
+use tarebench::target::{facts, fetch, identity};
 use tarebench::workload::prompt::Prompt;
 
 /// Asks a server what it is and sends it one request; the exit status.
 pub fn probe(args: &ProbeArgs) -> anyhow::Result<u8> {
-    let mut target = Target::resolve(&args.base_url, None)?;
-    if let Some(open) = target
-        .resolved
-        .iter()
-        .find(|a| tarebench::target::fetch::connect(**a, std::time::Duration::from_secs(5)).is_ok())
-    {
-        target.use_address(*open);
+    let client = match (args.client_cert.clone(), args.client_key.clone()) {
+        (Some(chain), Some(key)) => Some((chain, key)),
+        (None, None) => None,
+        _ => return Ok(usage("--client-cert and --client-key have no meaning without one another".to_owned())),
+    };
+    let tls = TlsWords { ca_file: args.ca_file.clone(), client, insecure: args.insecure, resume: false };
+    if tls != TlsWords::default() && !args.base_url.to_ascii_lowercase().starts_with("https://") {
+        return Ok(usage("flags of TLS have no meaning without an https:// URL"));
     }
-    let (name, by_flag) = args.api_key_env.as_ref().map_or(("OPENAI_API_KEY", false), |name| (name.as_str(), true));
-    let key = std::env::var(name).ok().filter(|k| !k.is_empty());
-    if by_flag && key.is_none() {
-        return Ok(usage(format!("--api-key-env {name}: that variable is not set")));
+    if tls.insecure && tls.ca_file.is_some() {
+        return Ok(usage("--insecure and --ca-file do not go together: leave one out"));
     }
-    let (send, note) = key_policy(name, by_flag, key.is_some(), target.is_loopback());
+    let mut target = Target::resolve(&args.base_url, args.address.as_deref(), &tls)?;
+    target.settle(|address| fetch::connect(address, Duration::from_secs(5)).map(drop))?;
+    let source = KeySource::of(args.api_key_env.as_deref(), args.api_key_file.as_deref());
+    if args.api_key_env.is_some() && args.api_key_file.is_some() {
+        return Ok(usage("--api-key-file and --api-key-env do not go together: a request has one key"));
+    }
+    let key = match source.read(|name| std::env::var(name).ok()) {
+        Ok(key) => key,
+        Err(no_key) => return Ok(usage(no_key.to_string())),
+    };
+    let (send, note) = key_policy(&source, key.is_some(), target.way());
     note.into_iter().for_each(|note| eprintln!("{note}"));
-    let mut headers: Vec<(String, String)> = args.header.iter().map(|p| (p.0.clone(), p.1.clone())).collect();
-    let secret = key.filter(|_| send);
-    if let Some(key) = &secret {
-        headers.push(("Authorization".to_owned(), format!("Bearer {key}")));
-    }
-    let own: Vec<(String, String)> = args.header.iter().map(|p| (p.0.clone(), p.1.clone())).collect();
-    let secret = secrets(secret.as_deref(), &own);
+    let key = key.filter(|_| send);
+    let own = Headers::new(args.header.iter().map(|p| (p.0.clone(), p.1.clone())).collect());
+    let headers = own.with_key(key.as_ref());
+    let secret = secrets(key.as_deref(), &own);
     let mut identity = identity::ask(&target, &headers, secret.as_deref())?;
     let Some(model) = args.model.clone().or_else(|| identity.models.first().cloned()) else {
         anyhow::bail!(
@@ -53,7 +62,7 @@ pub fn probe(args: &ProbeArgs) -> anyhow::Result<u8> {
     let first = metrics.as_ref().ok().and_then(MetricsSource::first);
     identity.facts = facts::ask(&target, &headers, secret.as_deref(), &identity, &model, first);
     identity.started(first, SystemClock.wall());
-    let route = Route::probe(target.address, std::time::Duration::from_secs(5)).ok();
+    let route = Route::probe(&target, Duration::from_secs(5)).ok();
     let body = BodyTemplate {
         api: Api::of_endpoint(&args.endpoint),
         model: model.clone(),
@@ -71,7 +80,7 @@ pub fn probe(args: &ProbeArgs) -> anyhow::Result<u8> {
     let accept = if body.stream { "text/event-stream" } else { "application/json" };
     let template = RequestTemplate::new("POST", &target.path(&args.endpoint), &target.authority, accept, &headers)?;
     let one = OneRequest {
-        address: target.address,
+        target: target.clone(),
         request: template.with_json(&body.body(&Prompt::Text(args.prompt.clone()), args.max_tokens)),
         streamed: body.stream,
         output_tokens: args.max_tokens,
@@ -106,6 +115,9 @@ pub fn probe(args: &ProbeArgs) -> anyhow::Result<u8> {
         }
         if let Some(route) = &route {
             text.push_str(&format!("network  {}\n", route.words()));
+            if let Some(tls) = &route.tls {
+                text.push_str(&format!("tls      {}\n", tls.words()));
+            }
         }
         text.push_str(&format!("asked    {} of {model}, at most {} tokens\n\n", args.endpoint, args.max_tokens));
         text.push_str(&show(&row));

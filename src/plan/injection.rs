@@ -1,10 +1,11 @@
 //! What is done on purpose, from the flags.
 
-use super::{BadPlan, range, seconds, secrets};
+use super::{BadPlan, range, seconds};
 use crate::cli::{List, RunArgs};
 use crate::injection::{AT_FORM, Action, INJECT_FORM, Injection, at, preset};
 use crate::load_point::Cell;
 use crate::reading::{printable, without};
+use crate::target::secret::{KeySource, secrets};
 use bench_engine::units::Nanos;
 
 /// Of a command, in s.
@@ -81,7 +82,7 @@ pub(super) fn injections(
     }
     let (timeout_s, _) = seconds("--at-timeout", args.at_timeout, TIMEOUT_S, false)?;
     let headers: Vec<(String, String)> = args.header.iter().map(|p| (p.0.clone(), p.1.clone())).collect();
-    let key = environment(args.api_key_env.as_deref().unwrap_or("OPENAI_API_KEY")).filter(|key| !key.is_empty());
+    let key = KeySource::of(args.api_key_env.as_deref(), args.api_key_file.as_deref()).read(environment)?;
     let secrets = secrets(key.as_deref(), &headers);
     let mut all: Vec<(&'static str, Injection)> = Vec::new();
     for text in &args.at {

@@ -11,7 +11,7 @@ mod work;
 
 pub use load::Interleave;
 pub use sessions::Sessions;
-pub use target::{MetricsWords, TargetWords, key_policy, secrets};
+pub use target::{MetricsWords, TargetWords};
 
 use crate::cli::{Arm, Connection, Profile, Proof, RunArgs, Stamps, Switch};
 use crate::goals::{BadGoals, Goals};
@@ -20,6 +20,8 @@ use crate::interleave::Sequence;
 use crate::load_point::{Cell, Extent};
 use crate::shard::Shard;
 use crate::target::openai::{Api, TokenProof};
+use crate::target::secret::{Headers, NoKey};
+use crate::target::tls::Planned;
 use crate::tokenizer::{BadTokenizer, Tokenizer};
 use crate::trace::captured::BadReplay;
 use crate::trace::fault::BadTrace;
@@ -37,7 +39,7 @@ use sessions::Asked;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use target::{api_key_env, extra_body, has_user_info};
+use target::{extra_body, has_user_info, key, planned_tls, removed_headers, tls};
 use thiserror::Error;
 use work::{tokenizer, workload};
 
@@ -92,10 +94,16 @@ pub struct Plan {
     pub api: Api,
     /// Stream or document.
     pub stream: bool,
-    /// Keep connections, or one for each request.
+    /// How long connections are kept.
     pub connection: Connection,
+    /// How connections are secured; None: they are not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Planned>,
     /// Names of the headers sent beside ours; their values may be secrets.
     pub header_names: Vec<String>,
+    /// Names of the headers of ours that are not sent.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub removed_headers: Vec<String>,
     /// Load points, in order.
     pub cells: Vec<Cell>,
     /// The part of each schedule that is sent from here; None: all of it.
@@ -315,9 +323,9 @@ pub enum BadPlan {
         /// Of the shortest load point.
         last_due_s: f64,
     },
-    /// `--api-key-env`.
-    #[error("--api-key-env {0}: that variable is not set; export it, or leave the flag out")]
-    NoKey(String),
+    /// `--api-key-env`, `--api-key-file`.
+    #[error(transparent)]
+    NoKey(#[from] NoKey),
 }
 
 fn range(flag: &'static str, range: &'static str, got: impl ToString) -> BadPlan {
@@ -439,7 +447,9 @@ impl Plan {
                 return Err(range(flag, allowed, "one that has them"));
             }
         }
+        let key = key(args, &environment)?;
         let injections = injection::injections(args, &cells, duration, &environment)?;
+        let tls = tls(args)?;
         let plan = Plan {
             name: args.name.clone().unwrap_or_else(|| "campaign".to_owned()),
             base_url: args.base_url.clone().unwrap_or_else(|| "mock".to_owned()),
@@ -447,7 +457,9 @@ impl Plan {
             endpoint,
             stream: !args.no_stream,
             connection: args.connection.unwrap_or(Connection::Reuse),
+            tls: planned_tls(args.base_url.as_deref(), &tls),
             header_names: args.header.iter().map(|p| p.0.clone()).collect(),
+            removed_headers: removed_headers(args)?,
             cells,
             shard,
             windows,
@@ -508,10 +520,11 @@ impl Plan {
                 address: args.address.clone(),
                 model: args.model.clone(),
                 wait: seconds("--wait", args.wait, 0.0, true)?.1,
-                headers: args.header.iter().map(|p| (p.0.clone(), p.1.clone())).collect(),
+                headers: Headers::new(args.header.iter().map(|p| (p.0.clone(), p.1.clone())).collect()),
                 remote_truth: None,
                 mock_flags: Vec::new(),
-                api_key_env: api_key_env(args.api_key_env.as_deref(), environment)?,
+                key,
+                tls,
                 metrics: MetricsWords::of(args.metrics_url.as_deref()),
             },
             output: Output {
@@ -594,7 +607,8 @@ impl Plan {
     pub fn other_arm(&self) -> Option<Plan> {
         let url = &self.interleave.as_ref()?.url;
         let target = TargetWords { base_url: Some(url.clone()), ..self.target.clone() };
-        Some(Plan { base_url: url.clone(), target, interleave: None, ..self.clone() })
+        let tls = planned_tls(Some(url), &self.target.tls);
+        Some(Plan { base_url: url.clone(), target, tls, interleave: None, ..self.clone() })
     }
 
     /// Rest before a window at load point `cell` of round `window`; none before the first.
@@ -660,7 +674,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{InterleaveOrder, List};
+    use crate::cli::{InterleaveOrder, List, Pair};
     use crate::interleave::Order;
 
     fn plan(change: impl Fn(&mut RunArgs)) -> Result<Plan, BadPlan> {
@@ -977,16 +991,71 @@ mod tests {
     }
 
     #[test]
-    fn a_key_never_leaves_unasked_over_plain_http() {
-        assert!(!key_policy("K", false, true, false).0);
-        assert!(key_policy("K", false, true, true).0);
-        assert!(key_policy("K", true, true, false).0);
-        assert_eq!(key_policy("K", false, false, true), (false, None));
-        let headers = [("X-Api-Key".to_owned(), "hidden-value".to_owned()), ("X-A".to_owned(), "1".to_owned())];
-        let secrets = secrets(Some("sk-1234"), &headers);
-        let said = crate::reading::printable("bad key sk-1234 or hidden-value, try 1", secrets.as_deref());
-        assert_eq!(said, "bad key [key] or [key], try 1");
-        let text = serde_json::to_string(&plan(|a| a.api_key_env = Some("KEY".to_owned())).expect("ok")).expect("json");
-        assert!(!text.contains("secret"));
+    fn a_key_is_in_no_plan() {
+        let planted = plan(|a| {
+            a.api_key_env = Some("KEY".to_owned());
+            a.header = vec![Pair("X-Api-Key".to_owned(), "sk-planted-77".to_owned())];
+        });
+        let planted = planted.expect("ok");
+        let text = format!("{} {planted:?}", serde_json::to_string(&planted).expect("json"));
+        assert!(!text.contains("secret") && !text.contains("sk-planted") && text.contains("X-Api-Key"), "{text}");
+    }
+
+    #[test]
+    fn headers_of_ours_are_removed_by_name() {
+        let with = |name: &str| plan(|a| a.remove_header = vec![name.to_owned()]);
+        assert_eq!(with("user-Agent").expect("ok").removed_headers, ["user-agent"]);
+        assert_ne!(with("Accept").expect("ok").hash("m"), plan(|_| {}).expect("ok").hash("m"));
+        for wrong in ["Host", "Authorization", "Content-Length", ""] {
+            let said = with(wrong).expect_err("refused").to_string();
+            assert!(said.starts_with("--remove-header must be Accept, Accept-Encoding or User-Agent"), "{said}");
+        }
+    }
+
+    #[test]
+    fn flags_of_tls_go_with_an_https_url() {
+        let secure = |change: fn(&mut RunArgs)| {
+            plan(|a| {
+                a.base_url = Some("https://gw.example/v1".to_owned());
+                change(a);
+            })
+        };
+        let words = |change: fn(&mut RunArgs)| secure(change).expect_err("refused").to_string();
+        let plain = plan(|a| (a.base_url, a.insecure) = (Some("http://x".to_owned()), true)).expect_err("refused");
+        assert_eq!(
+            plain.to_string(),
+            "--insecure has no meaning without an https:// URL: add it, or leave --insecure out"
+        );
+        assert!(
+            words(|a| a.client_cert = Some("c.pem".into()))
+                .starts_with("--client-cert has no meaning without --client-key")
+        );
+        assert!(
+            words(|a| (a.insecure, a.ca_file) = (true, Some("ca.pem".into()))).starts_with("--insecure and --ca-file")
+        );
+        let both = words(|a| (a.api_key_env, a.api_key_file) = (Some("KEY".to_owned()), Some("f".into())));
+        assert!(both.starts_with("--api-key-file and --api-key-env do not go together"), "{both}");
+        let base = secure(|_| {}).expect("ok");
+        let text = serde_json::to_string(&base).expect("json");
+        assert!(text.contains(r#""tls":{"roots":"webpki-roots","client_certificate":false,"resume":false}"#), "{text}");
+        assert_ne!(secure(|a| a.insecure = true).expect("ok").hash("m"), base.hash("m"));
+        let plain = serde_json::to_string(&plan(|_| {}).expect("ok")).expect("json");
+        assert!(!plain.contains("tls"), "old hashes stay");
+        let mixed = secure(|a| a.interleave = Some("http://b".to_owned())).expect("ok");
+        assert_eq!(mixed.other_arm().expect("two arms").tls, None);
+    }
+
+    #[test]
+    fn connections_are_kept_as_asked() {
+        for (text, json) in [("reuse", "reuse"), ("per-request", "per-request"), ("1", "per-request"), ("20", "20")] {
+            let args: RunArgs = toml::from_str(&format!("connection = '{text}'")).expect("parses");
+            assert_eq!(args.connection, Some(text.parse().expect("parses")));
+            let with = plan(|a| a.connection = Some(text.parse().expect("parses"))).expect("ok");
+            assert_eq!(serde_json::to_value(with.connection).expect("json"), json);
+        }
+        assert_eq!(toml::from_str::<RunArgs>("connection = 20").expect("parses").connection, "20".parse().ok());
+        for wrong in ["0", "-1", "keep", ""] {
+            assert!(wrong.parse::<Connection>().is_err(), "{wrong}");
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! The server as typed: where it is, what is sent with every request, what must not be shown.
 
-use super::BadPlan;
+use super::{BadPlan, range};
+use crate::cli::RunArgs;
+use crate::target::secret::{Headers, KeySource};
+use crate::target::tls::{Planned, TlsWords};
 use bench_engine::units::Nanos;
 use serde_json::{Map, Value};
 
@@ -15,14 +18,16 @@ pub struct TargetWords {
     pub model: Option<String>,
     /// `--wait`.
     pub wait: Nanos,
-    /// Headers, `Authorization` among them when there is a key.
-    pub headers: Vec<(String, String)>,
+    /// The user's own headers.
+    pub headers: Headers,
     /// Where a mock on another host serves its log, and how much of that is known already, in bytes.
     pub remote_truth: Option<(String, u64)>,
     /// More flags of the built-in mock.
     pub mock_flags: Vec<String>,
-    /// Name of the variable with the key, and whether it was given by flag.
-    pub api_key_env: (String, bool),
+    /// Where the key is.
+    pub key: KeySource,
+    /// The flags of TLS.
+    pub tls: TlsWords,
     /// `--metrics-url`.
     pub metrics: MetricsWords,
 }
@@ -63,37 +68,58 @@ pub(super) fn extra_body(text: Option<&str>) -> Result<Map<String, Value>, BadPl
     }
 }
 
-pub(super) fn api_key_env(
-    given: Option<&str>,
-    environment: impl Fn(&str) -> Option<String>,
-) -> Result<(String, bool), BadPlan> {
-    match given {
-        Some(name) if environment(name).is_none_or(|v| v.is_empty()) => Err(BadPlan::NoKey(name.to_owned())),
-        Some(name) => Ok((name.to_owned(), true)),
-        None => Ok(("OPENAI_API_KEY".to_owned(), false)),
+/// The flags of TLS, where they have a meaning: beside an https URL.
+pub(super) fn tls(args: &RunArgs) -> Result<TlsWords, BadPlan> {
+    let urls = [&args.base_url, &args.interleave, &args.metrics_url];
+    let secure = urls.into_iter().flatten().any(|url| is_https(url));
+    let given = [
+        ("--ca-file", args.ca_file.is_some()),
+        ("--client-cert", args.client_cert.is_some()),
+        ("--client-key", args.client_key.is_some()),
+        ("--insecure", args.insecure),
+        ("--tls-resume", args.tls_resume),
+    ];
+    if let Some((flag, _)) = given.into_iter().find(|(_, given)| *given && !secure) {
+        return Err(BadPlan::Alone { flag, other: "an https:// URL" });
     }
+    let client = match (args.client_cert.clone(), args.client_key.clone()) {
+        (Some(chain), Some(key)) => Some((chain, key)),
+        (None, None) => None,
+        (Some(_), None) => return Err(BadPlan::Alone { flag: "--client-cert", other: "--client-key" }),
+        (None, Some(_)) => return Err(BadPlan::Alone { flag: "--client-key", other: "--client-cert" }),
+    };
+    if args.insecure && args.ca_file.is_some() {
+        let why = "one asks that the server be verified, the other that it be not; leave one out";
+        return Err(BadPlan::Together { flag: "--insecure", other: "--ca-file", why });
+    }
+    Ok(TlsWords { ca_file: args.ca_file.clone(), client, insecure: args.insecure, resume: args.tls_resume })
 }
 
-/// Whether a key goes out, and what is to be said about it. A key is never sent over plain http to another host
-/// unless it was asked for by name.
-pub fn key_policy(name: &str, by_flag: bool, is_set: bool, loopback: bool) -> (bool, Option<String>) {
-    match (by_flag, is_set, loopback) {
-        (true, _, _) => (true, Some(format!("Authorization: Bearer is sent, from ${name}"))),
-        (false, true, true) => {
-            (true, Some(format!("Authorization: Bearer is sent, from ${name} (the default; unset it to send none)")))
-        }
-        (false, true, false) => (
-            false,
-            Some(format!("${name} is set but NOT sent: the connection is plain http; --api-key-env {name} sends it")),
-        ),
-        (false, false, _) => (false, None),
-    }
+/// TLS of the load, when it has any.
+pub(super) fn planned_tls(url: Option<&str>, words: &TlsWords) -> Option<Planned> {
+    url.filter(|url| is_https(url)).map(|_| words.planned())
 }
 
-/// What must not appear in any record, one a line: the key, and the values of the user's own headers. Values of fewer
-/// than eight characters keep no secret, and taking them out would garble ordinary words.
-pub fn secrets(key: Option<&str>, headers: &[(String, String)]) -> Option<String> {
-    let values = headers.iter().map(|(_, value)| value.as_str()).filter(|value| value.len() >= 8);
-    let all: Vec<&str> = key.into_iter().chain(values).collect();
-    (!all.is_empty()).then(|| all.join("\n"))
+fn is_https(url: &str) -> bool {
+    url.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("https://"))
+}
+
+/// Where the key is. That it is there is looked at now, before anything is begun.
+pub(super) fn key(args: &RunArgs, environment: impl Fn(&str) -> Option<String>) -> Result<KeySource, BadPlan> {
+    if args.api_key_env.is_some() && args.api_key_file.is_some() {
+        let why = "a request has one key; leave one out";
+        return Err(BadPlan::Together { flag: "--api-key-file", other: "--api-key-env", why });
+    }
+    let source = KeySource::of(args.api_key_env.as_deref(), args.api_key_file.as_deref());
+    source.read(environment)?;
+    Ok(source)
+}
+
+/// Names of the headers of ours that are not to be sent.
+pub(super) fn removed_headers(args: &RunArgs) -> Result<Vec<String>, BadPlan> {
+    let name = |given: &String| match given.to_ascii_lowercase() {
+        name if ["accept", "accept-encoding", "user-agent"].contains(&name.as_str()) => Ok(name),
+        _ => Err(range("--remove-header", "Accept, Accept-Encoding or User-Agent", format!("{given:?}"))),
+    };
+    args.remove_header.iter().map(name).collect()
 }

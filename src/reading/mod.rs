@@ -56,6 +56,8 @@ pub struct Place<'a> {
     pub origin: Instant,
     /// Where the stamps come from.
     pub stamps: StampSource,
+    /// The server's addresses, where connections take several in turn; else empty.
+    pub addresses: &'a [String],
     /// A text that must not appear in any record.
     pub secret: Option<&'a str>,
 }
@@ -499,7 +501,7 @@ impl Reading {
             chunks: self.chunks.iter().map(|c| axis.chunk(c)).collect(),
             dns: None,
             connect: finished.connect.map(bench_engine::units::Nanos::ns),
-            tls: None,
+            tls: finished.tls.map(bench_engine::units::Nanos::ns),
             bytes_out: finished.bytes_out,
             bytes_in: finished.bytes_in,
             reads: finished.reads,
@@ -529,6 +531,7 @@ impl Reading {
             begins: asked.begins.clone(),
             prompt_sha256: asked.prompt_sha256.clone(),
             stamps: axis.place.stamps,
+            address: finished.conn.and_then(|_| axis.place.addresses.get(finished.address as usize).cloned()),
             session: None,
         }
     }

@@ -13,7 +13,7 @@ pub enum FailureClass {
     Dns,
     /// No TCP connection.
     Connect,
-    /// No TLS session.
+    /// No TLS session, or no longer.
     Tls,
     /// A bounded wait ran out; the text names it.
     Timeout,
@@ -90,6 +90,7 @@ pub fn failure(marks: &Marks<'_>) -> Option<(FailureClass, String)> {
     match m.ending {
         Ending::Client(_) => return Some((FailureClass::Client, words)),
         Ending::NoConnection(_) => return Some((FailureClass::Connect, words)),
+        Ending::Tls(_) if !m.done => return Some((FailureClass::Tls, words)),
         // after [DONE] the drain timer is not a failure of the request
         Ending::TimedOut(timer, _) if !(m.done && timer == Timer::Drain) => {
             return Some((FailureClass::Timeout, words));
@@ -120,7 +121,9 @@ pub fn failure(marks: &Marks<'_>) -> Option<(FailureClass, String)> {
     }
     match m.ending {
         Ending::Protocol(_) if !m.done => return Some((FailureClass::Protocol, words)),
-        Ending::Closed | Ending::Broken(_) if !m.done => return Some((FailureClass::Transport, words)),
+        Ending::Closed | Ending::NoCloseNotify | Ending::Broken(_) if !m.done => {
+            return Some((FailureClass::Transport, words));
+        }
         _ => {}
     }
     if m.token_events == 0 {
@@ -133,4 +136,42 @@ pub fn failure(marks: &Marks<'_>) -> Option<(FailureClass, String)> {
         ));
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bench_engine::wire::tls::TlsFault;
+
+    fn marks(ending: Ending, done: bool) -> Marks<'static> {
+        Marks {
+            ending,
+            streamed: true,
+            status: done.then_some(200),
+            location: None,
+            document: None,
+            stream_error: None,
+            done,
+            token_events: 1,
+            finished: done,
+        }
+    }
+
+    #[test]
+    fn what_goes_wrong_with_tls_is_a_class_of_its_own_and_says_certificate_where_it_is_one() {
+        let of = |ending, done| failure(&marks(ending, done)).map(|(class, text)| (class.to_string(), text));
+        let certificates =
+            [TlsFault::Expired, TlsFault::NotYetValid, TlsFault::WrongHost, TlsFault::UnknownCa, TlsFault::Revoked];
+        for fault in certificates.into_iter().chain([TlsFault::ClientCertificateWanted]) {
+            let (class, text) = of(Ending::Tls(fault), false).expect("a failure");
+            assert!(class == "tls" && text.contains("certificate"), "{class}: {text}");
+        }
+        let (class, text) = of(Ending::Tls(TlsFault::CutInHandshake), false).expect("a failure");
+        assert!(class == "tls" && !text.contains("certificate"), "{class}: {text}");
+        let (class, text) = of(Ending::NoCloseNotify, false).expect("a failure");
+        assert!(class == "transport" && text.contains("close_notify"), "{class}: {text}");
+        for ending in [Ending::Tls(TlsFault::Undecryptable), Ending::NoCloseNotify] {
+            assert_eq!(of(ending, true), None, "after [DONE] a broken end is a flag");
+        }
+    }
 }

@@ -10,8 +10,8 @@ use crate::disclosure::directory::{Disclosed, NotDisclosed};
 use crate::lettering::legible;
 use crate::report::quantity::{between, count, fraction, percent, percentile, rate};
 use crate::report::{
-    arrivals, card, curves, failure, fitness, goals, intervals, lengths, overview, server, sessions, soak, steady,
-    terminal,
+    arrivals, card, connections, curves, failure, fitness, goals, intervals, lengths, overview, server, sessions, soak,
+    steady, terminal,
 };
 use crate::rundir::row::Outcome;
 use crate::rundir::run_json::{Cell, Distribution, RunJson, Window};
@@ -320,7 +320,7 @@ fn of_lengths(md: &mut String, window: &Window) {
     }
     lengths::tables(window).iter().for_each(|line| push(md, line));
     push(md, "");
-    let remarks = lengths::remarks(window);
+    let remarks: Vec<String> = lengths::remarks(window).into_iter().chain(connections::words(window)).collect();
     remarks.iter().for_each(|text| push(md, &format!("- {}", cell_text(text))));
     if !remarks.is_empty() {
         push(md, "");

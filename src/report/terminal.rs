@@ -3,7 +3,8 @@
 use crate::lettering::{self, legible};
 use crate::report::quantity::{between, count, fraction, latency, percent, percentile, rate};
 use crate::report::{
-    arrivals, curves, failure, fitness, goals, intervals, lengths, overview, server, sessions, soak, steady,
+    arrivals, connections, curves, failure, fitness, goals, intervals, lengths, overview, server, sessions, soak,
+    steady,
 };
 use crate::rundir::run_json::{
     Cell, Distribution, Requests, RunJson, ServerActivity, Throughput, Verdict, VerdictKind, Window,
@@ -321,7 +322,7 @@ impl Paper {
             self.entry(Tone::Alarm, "steady", &steady::line(window));
         }
         self.soak(window);
-        lengths::remarks(window).into_iter().for_each(|text| self.note(&text));
+        lengths::remarks(window).into_iter().chain(connections::words(window)).for_each(|text| self.note(&text));
         self.verdicts(window);
     }
 
@@ -577,7 +578,7 @@ impl Paper {
         for (i, facts) in lengths::facts(window).into_iter().enumerate() {
             self.entry(Tone::Plain, if i == 0 { "lengths" } else { "" }, &facts.join("   "));
         }
-        lengths::remarks(window).into_iter().for_each(|text| self.note(&text));
+        lengths::remarks(window).into_iter().chain(connections::words(window)).for_each(|text| self.note(&text));
     }
 
     /// What was fixed before the run, against what came of it.

@@ -62,11 +62,11 @@ pub struct Row {
     pub dns: Option<u64>,
     /// TCP connect; null on a connection opened earlier.
     pub connect: Option<u64>,
-    /// TLS handshake.
+    /// TLS handshake, after TCP's connect; null over plain HTTP, and on a connection opened earlier.
     pub tls: Option<u64>,
-    /// Bytes handed to the kernel.
+    /// Bytes handed to the kernel, over TLS those of its records.
     pub bytes_out: u64,
-    /// Bytes of the response, heads and framing included.
+    /// Bytes of the response, heads and framing included, over TLS those of its records.
     pub bytes_in: u64,
     /// Reads that carried them.
     pub reads: u32,
@@ -118,6 +118,9 @@ pub struct Row {
     pub prompt_sha256: String,
     /// Where `arrived` and `wire_out` come from.
     pub stamps: StampSource,
+    /// Address that its connection went to, where the server has several that are taken in turn; else null.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
     /// Its place in a conversation or chain; null for a request that stands alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Turn>,

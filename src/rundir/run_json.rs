@@ -145,6 +145,9 @@ pub struct Window {
     pub metrics: Metrics,
     /// Time to first token by the state of the connection.
     pub by_conn: ByConn,
+    /// Where requests went, where the server has several addresses, in order of the addresses; else empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<AddressShare>,
     /// What the client was doing.
     pub client: Client,
     /// What is withheld, flagged, printed as an interval.
@@ -188,6 +191,20 @@ pub struct Window {
     /// Slice by slice; absent from windows that are too short to judge drift.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub soak: Option<Soak>,
+}
+
+/// What one address of a server got, warm-up included.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AddressShare {
+    /// Address and port.
+    pub address: String,
+    /// Requests sent there, or that would have been had the connection come about.
+    pub requests: u64,
+    /// Ok ones among them.
+    pub ok: u64,
+    /// Connections opened for one of them; those opened before the window are not among them.
+    pub connections: u64,
 }
 
 /// A window against its goals.

@@ -1,5 +1,8 @@
 //! Where a server is: its base URL, taken apart and resolved once, before anything is measured.
 
+use super::secret::Way;
+use super::tls::{BadTls, TlsWords};
+use bench_engine::wire::tls::Client;
 use http::Uri;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use thiserror::Error;
@@ -17,10 +20,18 @@ pub struct Target {
     pub authority: String,
     /// Path before the endpoint, without a trailing slash.
     pub prefix: String,
-    /// The address used throughout.
+    /// The address of whatever is asked once.
     pub address: SocketAddr,
-    /// Everything the name resolved to.
+    /// Those that connections take in turn, the one above first.
+    pub used: Vec<SocketAddr>,
+    /// Everything the name resolved to, or `--address`.
     pub resolved: Vec<SocketAddr>,
+    /// They were given by `--address`.
+    pub pinned: bool,
+    /// How connections are secured; None: plain HTTP.
+    pub tls: Option<Client>,
+    /// The flags behind that.
+    pub tls_words: TlsWords,
 }
 
 /// A base URL that leads nowhere.
@@ -36,16 +47,9 @@ pub enum AddressError {
         /// What is wrong.
         why: String,
     },
-    /// https.
-    #[error(
-        "{flag} {url:?}: https is not supported yet; give a plain http:// address, e.g. of the server itself behind its proxy"
-    )]
-    Https {
-        /// Where it was given.
-        flag: &'static str,
-        /// As given.
-        url: String,
-    },
+    /// Flags of TLS.
+    #[error(transparent)]
+    Tls(#[from] BadTls),
     /// The name is not known.
     #[error("dns: the host {host:?} of {flag} does not resolve: {why}")]
     Dns {
@@ -57,55 +61,66 @@ pub enum AddressError {
         why: std::io::Error,
     },
     /// `--address` is not among what the name resolved to, nor an IP.
-    #[error("--address {0:?} is no IP address, e.g. 127.0.0.1")]
+    #[error("--address {0:?} is no IP address, e.g. 127.0.0.1, nor several with commas between them")]
     BadPin(String),
 }
 
 impl Target {
-    /// Takes the `--base-url` apart and resolves its host. `pin` replaces the resolved address.
+    /// Takes the `--base-url` apart and resolves its host, once. `pin` replaces the resolved addresses.
     ///
     /// # Errors
     /// [`AddressError`].
-    pub fn resolve(url: &str, pin: Option<&str>) -> Result<Self, AddressError> {
-        Target::resolve_given_by("--base-url", url, pin)
+    pub fn resolve(url: &str, pin: Option<&str>, tls: &TlsWords) -> Result<Self, AddressError> {
+        Target::resolve_given_by("--base-url", url, pin, tls)
     }
 
     /// The same for a URL given by another flag.
     ///
     /// # Errors
     /// [`AddressError`], which names the flag.
-    pub fn resolve_given_by(flag: &'static str, url: &str, pin: Option<&str>) -> Result<Self, AddressError> {
+    pub fn resolve_given_by(
+        flag: &'static str,
+        url: &str,
+        pin: Option<&str>,
+        tls: &TlsWords,
+    ) -> Result<Self, AddressError> {
         // what may be a secret (user info, a query) is not repeated
         let shown = url.split(['?', '#']).next().unwrap_or_default();
         let shown = shown.rsplit_once('@').map_or(shown.to_owned(), |(_, host)| format!("...@{host}"));
         let not_a_url = |why: &str| AddressError::NotAUrl { flag, url: shown.clone(), why: why.to_owned() };
         let uri: Uri = url.parse().map_err(|e: http::uri::InvalidUri| not_a_url(&e.to_string()))?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => return Err(AddressError::Https { flag, url: shown }),
+        let secure = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
             Some(other) => return Err(not_a_url(&format!("scheme {other:?}"))),
-            None => return Err(not_a_url("no http:// in front")),
-        }
+            None => return Err(not_a_url("no http:// or https:// in front")),
+        };
         if uri.authority().is_some_and(|a| a.as_str().contains('@')) {
-            return Err(not_a_url("user and password in a URL would be printed; use --header or --api-key-env"));
+            return Err(not_a_url(
+                "user and password in a URL would be printed; use --header, --api-key-env or --api-key-file",
+            ));
         }
         if uri.query().is_some() {
-            return Err(not_a_url("a query would be printed and never sent; use --header or --api-key-env"));
+            return Err(not_a_url(
+                "a query would be printed and never sent; use --header, --api-key-env or --api-key-file",
+            ));
         }
         let host = uri.host().filter(|h| !h.is_empty()).ok_or_else(|| not_a_url("no host"))?;
         let bare = host.trim_start_matches('[').trim_end_matches(']');
-        let port = uri.port_u16().unwrap_or(80);
-        let resolved: Vec<SocketAddr> = (bare, port)
-            .to_socket_addrs()
-            .map_err(|why| AddressError::Dns { flag, host: host.to_owned(), why })?
-            .collect();
-        let resolved = match pin {
-            // a pinned address is used or nothing is
+        let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
+        let resolved: Vec<SocketAddr> = match pin {
+            // a pinned address is used or nothing is; the name need not resolve here
             Some(pin) => {
-                vec![SocketAddr::new(pin.parse::<IpAddr>().map_err(|_| AddressError::BadPin(pin.to_owned()))?, port)]
+                let address = |one: &str| one.trim().parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port));
+                let all: Result<Vec<_>, _> = pin.split(',').map(address).collect();
+                all.map_err(|_| AddressError::BadPin(pin.to_owned()))?
             }
-            None => resolved,
+            None => {
+                let found = (bare, port).to_socket_addrs();
+                found.map_err(|why| AddressError::Dns { flag, host: host.to_owned(), why })?.collect()
+            }
         };
+        let resolved: Vec<SocketAddr> = without_repeats(resolved);
         let address = *resolved.first().ok_or_else(|| AddressError::Dns {
             flag,
             host: host.to_owned(),
@@ -118,7 +133,11 @@ impl Target {
             authority: if uri.port().is_some() { format!("{host}:{port}") } else { host.to_owned() },
             prefix: uri.path().trim_end_matches('/').to_owned(),
             address,
+            used: vec![address],
             resolved,
+            pinned: pin.is_some(),
+            tls: if secure { Some(tls.client(bare)?) } else { None },
+            tls_words: tls.clone(),
         })
     }
 
@@ -134,15 +153,60 @@ impl Target {
         format!("{}/metrics", self.prefix.strip_suffix("/v1").unwrap_or(&self.prefix))
     }
 
-    /// Uses the next address that answers, for names that resolve to several (`localhost` to ::1 and 127.0.0.1).
-    pub fn use_address(&mut self, address: SocketAddr) {
-        self.address = address;
+    /// Settles which addresses are used: all that were pinned, whether or not they answer; else those that `answers`
+    /// says yes to, of the family of the first such one: `localhost` is ::1 and 127.0.0.1, and a server with an address
+    /// of either family is one server. With none that answers nothing changes.
+    ///
+    /// # Errors
+    /// The first refusal when none of them answers, or one that was pinned does not.
+    pub fn settle<E>(&mut self, mut answers: impl FnMut(SocketAddr) -> Result<(), E>) -> Result<(), E> {
+        let (mut used, mut refusal): (Vec<SocketAddr>, Option<E>) = (Vec::new(), None);
+        for address in &self.resolved {
+            let family = used.first().map(SocketAddr::is_ipv4);
+            if !self.pinned && family.is_some_and(|v4| v4 != address.is_ipv4()) {
+                continue;
+            }
+            match answers(*address) {
+                Ok(()) => used.push(*address),
+                Err(why) if self.pinned => return Err(why),
+                Err(why) => refusal = refusal.or(Some(why)),
+            }
+        }
+        match (used.first(), refusal) {
+            (None, Some(why)) => return Err(why),
+            (None, None) => {}
+            (Some(first), _) => {
+                self.address = *first;
+                self.used = used;
+            }
+        }
+        Ok(())
+    }
+
+    /// How well the way there is guarded.
+    pub fn way(&self) -> Way {
+        match (&self.tls, self.tls_words.insecure) {
+            _ if self.is_loopback() => Way::Loopback,
+            (Some(_), false) => Way::Verified,
+            (Some(_), true) => Way::Unverified,
+            (None, _) => Way::Open,
+        }
     }
 
     /// The server is on this machine's loopback.
     pub fn is_loopback(&self) -> bool {
-        self.address.ip().is_loopback()
+        self.used.iter().all(|address| address.ip().is_loopback())
     }
+}
+
+fn without_repeats(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let mut seen = Vec::with_capacity(addresses.len());
+    for address in addresses {
+        if !seen.contains(&address) {
+            seen.push(address);
+        }
+    }
+    seen
 }
 
 #[cfg(test)]
@@ -151,25 +215,70 @@ mod tests {
 
     #[test]
     fn urls_as_people_write_them() {
-        let t = Target::resolve("http://127.0.0.1:8000/v1/", None).expect("resolves");
+        let t = resolve("http://127.0.0.1:8000/v1/", None).expect("resolves");
         assert_eq!((t.authority.as_str(), t.port, t.is_loopback()), ("127.0.0.1:8000", 8000, true));
         assert_eq!(t.path("/v1/chat/completions"), "/v1/chat/completions");
         assert_eq!(t.metrics_path(), "/metrics");
-        let t = Target::resolve("http://127.0.0.1/team/a", None).expect("resolves");
+        let t = resolve("http://127.0.0.1/team/a", None).expect("resolves");
         assert_eq!(t.metrics_path(), "/team/a/metrics");
         assert_eq!((t.authority.as_str(), t.port), ("127.0.0.1", 80));
         assert_eq!(t.path("/v1/models"), "/team/a/v1/models");
-        let t = Target::resolve("http://[::1]:9", None).expect("resolves");
+        let t = resolve("http://[::1]:9", None).expect("resolves");
         assert_eq!((t.authority.as_str(), t.address.to_string().as_str()), ("[::1]:9", "[::1]:9"));
-        let t = Target::resolve("http://localhost:9", Some("127.0.0.1")).expect("resolves");
+        let t = resolve("http://localhost:9", Some("127.0.0.1")).expect("resolves");
         assert_eq!(t.address.to_string(), "127.0.0.1:9");
+        let t = resolve("https://127.0.0.1/v1", None).expect("resolves");
+        assert_eq!((t.port, t.authority.as_str(), t.tls.is_some()), (443, "127.0.0.1", true));
+        let t = resolve("https://gw.invalid:8443", Some("127.0.0.1, 127.0.0.2,127.0.0.1")).expect("no name is asked");
+        let shown: Vec<String> = t.resolved.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["127.0.0.1:8443", "127.0.0.2:8443"]);
+    }
+
+    #[test]
+    fn addresses_that_answer_are_used_in_turn_and_one_family_only() {
+        let with = |addresses: &[&str], pinned: bool, refuse: &[&str]| {
+            let mut target = resolve("http://127.0.0.1:1", None).expect("resolves");
+            target.resolved = addresses.iter().map(|a| a.parse().expect("an address")).collect();
+            target.pinned = pinned;
+            let settled = target.settle(|address| match refuse.contains(&address.to_string().as_str()) {
+                true => Err(address),
+                false => Ok(()),
+            });
+            settled.map(|()| {
+                assert_eq!(target.address, target.used[0]);
+                target.used.iter().map(ToString::to_string).collect::<Vec<_>>()
+            })
+        };
+        let localhost = ["[::1]:1", "127.0.0.1:1"];
+        assert_eq!(with(&localhost, false, &[]).expect("ok"), ["[::1]:1"]);
+        assert_eq!(with(&localhost, false, &["[::1]:1"]).expect("ok"), ["127.0.0.1:1"]);
+        assert_eq!(with(&localhost, false, &localhost).expect_err("none").to_string(), "[::1]:1", "the first refusal");
+        let three = ["10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"];
+        assert_eq!(with(&three, false, &["10.0.0.2:1"]).expect("ok"), ["10.0.0.1:1", "10.0.0.3:1"]);
+        assert_eq!(with(&three, true, &["10.0.0.2:1"]).expect_err("pinned").to_string(), "10.0.0.2:1");
+        assert_eq!(with(&["[::1]:1", "127.0.0.1:1"], true, &[]).expect("ok"), localhost, "pinned ones as they are");
+    }
+
+    #[test]
+    fn the_way_there_is_guarded_or_not() {
+        let way = |url: &str, insecure: bool| {
+            let words = TlsWords { insecure, ..TlsWords::default() };
+            Target::resolve(url, None, &words).expect("resolves").way()
+        };
+        assert_eq!(way("http://127.0.0.1:1", false), Way::Loopback);
+        assert_eq!(way("http://192.0.2.1:1", false), Way::Open);
+        assert_eq!(way("https://192.0.2.1:1", false), Way::Verified);
+        assert_eq!(way("https://192.0.2.1:1", true), Way::Unverified);
+    }
+
+    fn resolve(url: &str, pin: Option<&str>) -> Result<Target, AddressError> {
+        Target::resolve(url, pin, &TlsWords::default())
     }
 
     #[test]
     fn what_is_wrong_is_said() {
-        let words = |url: &str| Target::resolve(url, None).expect_err("refused").to_string();
+        let words = |url: &str| resolve(url, None).expect_err("refused").to_string();
         assert!(words("127.0.0.1:8000").contains("http://"), "{}", words("127.0.0.1:8000"));
-        assert!(words("https://x").contains("https is not supported yet"));
         assert!(words("ftp://x").contains("ftp"));
         assert!(
             words("http://u:secret@x/").contains("user and password")

@@ -8,6 +8,7 @@ use bench_engine::units::{Instant, Nanos};
 use bench_engine::wire::body::{Body, Piece};
 use bench_engine::wire::head::{HeadReader, ResponseHead};
 use bench_engine::wire::request::{BadField, RequestTemplate};
+use bench_engine::wire::tls::{Agreed, Client, Session, TlsFault};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,6 +44,16 @@ pub enum FetchError {
         /// The kernel's words.
         why: std::io::Error,
     },
+    /// No TLS, or no longer.
+    #[error("tls: {address}: {fault}{}", detail.as_ref().map_or_else(String::new, |words| format!(" ({words})")))]
+    Tls {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        fault: TlsFault,
+        /// More words for it.
+        detail: Option<String>,
+    },
     /// The connection broke.
     #[error("{0}")]
     Io(#[from] std::io::Error),
@@ -60,6 +71,136 @@ pub enum FetchError {
 /// [`FetchError::Connect`].
 pub fn connect(address: SocketAddr, timeout: Duration) -> Result<TcpStream, FetchError> {
     TcpStream::connect_timeout(&address, timeout).map_err(|why| FetchError::Connect { address, why })
+}
+
+/// A connection to a server, secured where its URL says so.
+#[derive(Debug)]
+pub struct Stream {
+    socket: TcpStream,
+    tls: Option<Secure>,
+}
+
+#[derive(Debug)]
+struct Secure {
+    session: Session,
+    /// Decrypted bytes, and how many of them were taken.
+    plain: Vec<u8>,
+    taken: usize,
+    /// The server said that it will send no more.
+    ended: bool,
+}
+
+/// Opens a connection to `target`. Connecting takes at most `timeout`, the TLS handshake as long again.
+///
+/// # Errors
+/// [`FetchError::Connect`], [`FetchError::Tls`].
+pub fn open(target: &Target, timeout: Duration) -> Result<Stream, FetchError> {
+    let socket = connect(target.address, timeout)?;
+    secure(socket, target.tls.as_ref(), target.address, timeout)
+}
+
+/// Secures a connection that is open, when there is anything to secure it with.
+///
+/// # Errors
+/// [`FetchError::Tls`].
+pub fn secure(
+    socket: TcpStream,
+    client: Option<&Client>,
+    address: SocketAddr,
+    timeout: Duration,
+) -> Result<Stream, FetchError> {
+    let mut stream = Stream { socket, tls: None };
+    stream.set_patience(timeout)?;
+    let Some(client) = client else { return Ok(stream) };
+    let fault = |fault| FetchError::Tls { address, fault, detail: None };
+    let mut session = client.session().map_err(fault)?;
+    let until = SystemClock.now() + Nanos::from_millis(timeout.as_millis() as u64);
+    let (mut buffer, mut plain) = (vec![0; 16 * 1024], Vec::new());
+    loop {
+        if let Some(bytes) = session.outgoing() {
+            stream.socket.write_all(&bytes).map_err(|_| fault(TlsFault::CutInHandshake))?;
+        }
+        if session.is_open() {
+            break;
+        }
+        let n = match stream.socket.read(&mut buffer) {
+            Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {
+                return Err(fault(TlsFault::Silent));
+            }
+            read => read.unwrap_or(0),
+        };
+        let arrived = session.decrypt(&buffer[..n], &mut plain);
+        let cut = (n == 0 || arrived.closed).then_some(TlsFault::CutInHandshake);
+        if let Some(fault) = arrived.fault.or(cut) {
+            // the server may want to know why
+            let _ = session.outgoing().map(|alert| stream.socket.write_all(&alert));
+            return Err(FetchError::Tls { address, fault, detail: session.detail().map(str::to_owned) });
+        }
+        if SystemClock.now() > until {
+            return Err(fault(TlsFault::Silent));
+        }
+    }
+    stream.tls = Some(Secure { session, plain, taken: 0, ended: false });
+    Ok(stream)
+}
+
+impl Stream {
+    /// Longest wait of one read and of one write.
+    fn set_patience(&self, patience: Duration) -> io::Result<()> {
+        self.socket.set_read_timeout(Some(patience))?;
+        self.socket.set_write_timeout(Some(patience))
+    }
+
+    /// What TLS agreed on; None without it.
+    pub fn agreed(&self) -> Option<Agreed> {
+        self.tls.as_ref()?.session.agreed()
+    }
+
+    /// Its socket.
+    pub fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    /// Sends all of these bytes.
+    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.tls {
+            None => self.socket.write_all(bytes),
+            Some(secure) => self.socket.write_all(&secure.session.encrypt(bytes)),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Some(secure) = &mut self.tls else { return self.socket.read(buffer) };
+        loop {
+            let left = &secure.plain[secure.taken..];
+            if !left.is_empty() || buffer.is_empty() {
+                let n = left.len().min(buffer.len());
+                buffer[..n].copy_from_slice(&left[..n]);
+                secure.taken += n;
+                return Ok(n);
+            }
+            if secure.ended {
+                return Ok(0);
+            }
+            (secure.taken, secure.plain) = (0, std::mem::take(&mut secure.plain));
+            secure.plain.clear();
+            let mut wire = [0; 16 * 1024];
+            let n = self.socket.read(&mut wire)?;
+            if n == 0 {
+                let words = "the server closed the connection without TLS's own end (close_notify)";
+                return Err(io::Error::new(ErrorKind::UnexpectedEof, words));
+            }
+            let arrived = secure.session.decrypt(&wire[..n], &mut secure.plain);
+            secure.ended |= arrived.closed;
+            if let (Some(fault), true) = (arrived.fault, secure.plain.is_empty()) {
+                return Err(io::Error::other(format!("tls: {fault}")));
+            }
+            // what was decrypted before a fault is given first; the next read then finds the session over
+            secure.ended |= arrived.fault.is_some();
+        }
+    }
 }
 
 /// GETs `endpoint`.
@@ -88,43 +229,41 @@ pub fn get_at_most(
     most: usize,
 ) -> Result<Reply, FetchError> {
     let template = RequestTemplate::new("GET", &target.path(endpoint), &target.authority, "application/json", fields)?;
-    let mut socket = connect(target.address, timeout)?;
-    socket.set_read_timeout(Some(timeout))?;
-    socket.set_write_timeout(Some(timeout))?;
-    socket.write_all(&template.without_body())?;
+    let mut stream = open(target, timeout)?;
+    stream.send(&template.without_body())?;
     let patience = Nanos::from_millis(2 * timeout.as_millis() as u64);
-    let reply = read_reply(&mut socket, SystemClock.now() + patience, most)?;
-    Ok(Reply { round_trip: RoundTrip::of(&socket).unwrap_or_default(), ..reply })
+    let reply = read_reply(&mut stream, SystemClock.now() + patience, most)?;
+    Ok(Reply { round_trip: RoundTrip::of(stream.socket()).unwrap_or_default(), ..reply })
 }
 
 /// Sends `request` as it is, head and body, and reads a reply of at most `most` bytes. Connecting takes at most
-/// `connect_patience`, all the rest together `patience`; once `stop` is true it ends within a moment.
+/// `connect_patience`, and the TLS handshake as long again, all the rest together `patience`; once `stop` is true it ends within a moment.
 ///
 /// # Errors
 /// [`FetchError`].
 pub fn send(
-    address: SocketAddr,
+    target: &Target,
     request: &[u8],
     connect_patience: Duration,
     patience: Nanos,
     most: usize,
     stop: &AtomicBool,
 ) -> Result<Reply, FetchError> {
-    let mut socket = connect(address, connect_patience)?;
+    let mut stream = open(target, connect_patience)?;
     let until = SystemClock.now() + patience;
-    socket.set_write_timeout(Some(Duration::from_nanos(patience.ns().max(1))))?;
-    socket.set_read_timeout(Some(STEP))?;
-    socket.write_all(request)?;
-    let mut bounded = Bounded { socket: &mut socket, patience, until, stop };
+    stream.socket.set_write_timeout(Some(Duration::from_nanos(patience.ns().max(1))))?;
+    stream.socket.set_read_timeout(Some(STEP))?;
+    stream.send(request)?;
+    let mut bounded = Bounded { stream: &mut stream, patience, until, stop };
     read_reply(&mut bounded, until, most)
 }
 
 /// Between two looks at the time while nothing comes.
 const STEP: Duration = Duration::from_millis(50);
 
-/// A socket that is read until a moment, or until somebody stops it.
+/// A connection that is read until a moment, or until somebody stops it.
 struct Bounded<'a> {
-    socket: &'a mut TcpStream,
+    stream: &'a mut Stream,
     patience: Nanos,
     until: Instant,
     stop: &'a AtomicBool,
@@ -136,7 +275,7 @@ impl Read for Bounded<'_> {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(io::Error::other("interrupted"));
             }
-            match self.socket.read(buffer) {
+            match self.stream.read(buffer) {
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     if SystemClock.now() > self.until {
                         let words = format!("no whole reply within {}", self.patience);

@@ -52,16 +52,16 @@ impl Identity {
 }
 
 /// Asks `/v1/models` and `/version`. A server that does not answer them is still a server; one that does not
-/// accept connections is not. Whatever it answers, `secret` is not in what is kept of it.
+/// accept connections, or with which there is no TLS, is not. Whatever it answers, `secret` is not in what is kept of it.
 ///
 /// # Errors
-/// [`FetchError::Connect`] only.
+/// [`FetchError::Connect`] and [`FetchError::Tls`] only.
 pub fn ask(target: &Target, fields: &[(String, String)], secret: Option<&str>) -> Result<Identity, FetchError> {
     let timeout = Duration::from_secs(10);
     let mut identity = Identity::default();
     let clean = |body: &[u8]| without(&String::from_utf8_lossy(body), secret);
     match fetch::get(target, "/v1/models", fields, timeout) {
-        Err(error @ FetchError::Connect { .. }) => return Err(error),
+        Err(error @ (FetchError::Connect { .. } | FetchError::Tls { .. })) => return Err(error),
         Err(other) => identity.models_error = Some(other.to_string()),
         Ok(reply) => {
             identity.not_ready = reply.status == 503;

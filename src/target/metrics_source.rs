@@ -2,6 +2,7 @@
 
 use super::address::{AddressError, Target};
 use super::fetch::{self, FetchError};
+use super::secret::{Headers, Secret};
 use super::server_metrics::{self, PROCESS_START, ServerMetrics};
 use crate::plan::MetricsWords;
 use crate::reading::printable;
@@ -22,8 +23,8 @@ pub struct MetricsSource {
     url: String,
     target: Target,
     path: String,
-    fields: Vec<(String, String)>,
-    secret: Option<String>,
+    fields: Headers,
+    secret: Option<Secret>,
     /// It goes the way that the load goes.
     beside_load: bool,
     /// What was found at the start.
@@ -46,20 +47,25 @@ impl MetricsSource {
         secret: Option<&str>,
     ) -> Result<Found, AddressError> {
         let at = |target: Target, path: String| MetricsSource {
-            url: format!("http://{}{path}", target.authority),
+            url: format!("{}://{}{path}", if target.tls.is_some() { "https" } else { "http" }, target.authority),
             beside_load: target.address == load.address,
-            // what opens the server's door is shown at no other
-            fields: if target.authority == load.authority { fields.to_vec() } else { Vec::new() },
+            fields: if target.authority == load.authority { Headers::new(fields.to_vec()) } else { Headers::default() },
             target: Target { prefix: String::new(), ..target },
             path,
-            secret: secret.map(str::to_owned),
+            secret: secret.map(|secret| Secret::new(secret.to_owned())),
             first: Err(String::new()),
         };
         let mut source = match words {
             MetricsWords::Nowhere => return Ok(Err("--metrics-url none".to_owned())),
             MetricsWords::BesideLoad => at(load.clone(), load.metrics_path()),
             MetricsWords::At(url) => {
-                let target = Target::resolve_given_by("--metrics-url", url, None)?;
+                let tls = &load.tls_words;
+                let target = Target::resolve_given_by("--metrics-url", url, None, &tls.to_others())?;
+                // what opens the server's door, a certificate of our own included, is shown at no other
+                let target = match target.authority == load.authority && target.tls.is_some() {
+                    true => Target::resolve_given_by("--metrics-url", url, None, tls)?,
+                    false => target,
+                };
                 let path = if target.prefix.is_empty() { "/metrics".to_owned() } else { target.prefix.clone() };
                 at(target, path)
             }

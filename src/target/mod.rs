@@ -8,4 +8,6 @@ pub mod metrics_source;
 pub mod openai;
 pub mod prometheus;
 pub mod route;
+pub mod secret;
 pub mod server_metrics;
+pub mod tls;

@@ -1,11 +1,13 @@
 //! The way to a server: both ends of a connection, its handshake and round trip, and whether it leaves this host at all.
 
+use super::address::Target;
 use super::fetch::{self, FetchError};
+use super::tls::Shown;
 use bench_engine::clock::{Clock, SystemClock};
 use bench_engine::io::tcp_info::RoundTrip;
 use nix::ifaddrs::getifaddrs;
 use serde::Serialize;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// What one connection showed. Unknown is null.
@@ -25,19 +27,27 @@ pub struct Route {
     pub rttvar_us: Option<u32>,
     /// Smallest round trip, in us.
     pub min_rtt_us: Option<u32>,
+    /// What its TLS handshake showed; None: there was none.
+    #[serde(skip)]
+    pub tls: Option<Shown>,
 }
 
 impl Route {
-    /// Opens one connection to `address`, and closes it again.
+    /// Opens one connection to `target`, and closes it again.
     ///
     /// # Errors
-    /// [`FetchError::Connect`].
-    pub fn probe(address: SocketAddr, timeout: Duration) -> Result<Route, FetchError> {
+    /// [`FetchError::Connect`], [`FetchError::Tls`].
+    pub fn probe(target: &Target, timeout: Duration) -> Result<Route, FetchError> {
+        let address = target.address;
         let before = SystemClock.now();
         let socket = fetch::connect(address, timeout)?;
         let handshake = SystemClock.now().saturating_since(before);
         let local = socket.local_addr().ok();
         let RoundTrip { rtt_us, rttvar_us, min_rtt_us } = RoundTrip::of(&socket).unwrap_or_default();
+        let connected = SystemClock.now();
+        let stream = fetch::secure(socket, target.tls.as_ref(), address, timeout)?;
+        let took = SystemClock.now().saturating_since(connected);
+        let tls = stream.agreed().map(|agreed| Shown::of(target, agreed, took.ns() as f64 / 1e3));
         Ok(Route {
             local: local.map(|local| local.to_string()),
             peer: address.to_string(),
@@ -46,6 +56,7 @@ impl Route {
             rtt_us,
             rttvar_us,
             min_rtt_us,
+            tls,
         })
     }
 
@@ -56,7 +67,9 @@ impl Route {
             (None, None) => "round trip unknown".to_owned(),
         };
         let place = if self.co_located { "on this host" } else { "on another host" };
-        format!("{rtt}, handshake {:.0} us, server {place}", self.handshake_us)
+        let tls =
+            self.tls.as_ref().map_or_else(String::new, |tls| format!(", TLS handshake {:.0} us", tls.handshake_us));
+        format!("{rtt}, handshake {:.0} us{tls}, server {place}", self.handshake_us)
     }
 }
 
@@ -80,13 +93,15 @@ fn is_own(peer: IpAddr, own: &[IpAddr]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::target::tls::TlsWords;
     use std::net::TcpListener;
 
     #[test]
     fn a_listener_here_is_on_this_host() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("bound");
-        let route = Route::probe(address, Duration::from_secs(5)).expect("connects");
+        let target = Target::resolve(&format!("http://{address}"), None, &TlsWords::default()).expect("resolves");
+        let route = Route::probe(&target, Duration::from_secs(5)).expect("connects");
         assert!(route.co_located && route.min_rtt_us.is_some() && route.handshake_us > 0.0, "{route:?}");
         assert_eq!(route.peer, address.to_string());
         assert!(route.local.as_ref().is_some_and(|local| local.starts_with("127.0.0.1:")), "{route:?}");

@@ -47,10 +47,33 @@ pub(super) fn figures(line: &Value, rows: &[Row], health: &Samples, marks: &[Val
     let ok = kept.iter().copied().filter(|r| r.outcome == Outcome::Ok).collect();
     let (opened, closed) = (number(line, "opened"), number(line, "closed"));
     let arrivals = rows.iter().filter(|r| is_arrival(r)).collect();
-    Recount { line, rows, sent, kept, ok, arrivals, opened, closed }.window(health, marks, plan)
+    let recount = Recount { line, rows, sent, kept, ok, arrivals, opened, closed };
+    let (mut window, addresses) = (recount.window(health, marks, plan), recount.addresses());
+    if let (Value::Object(fields), false) = (&mut window, addresses.is_empty()) {
+        let at = fields.keys().position(|key| key == "client").unwrap_or(fields.len());
+        fields.shift_insert(at, "addresses".to_owned(), addresses.into());
+    }
+    window
 }
 
 impl Recount<'_> {
+    /// Requests, ok ones and opened connections of each address that rows name.
+    fn addresses(&self) -> Vec<Value> {
+        let mut names: Vec<&str> = self.sent.iter().filter_map(|r| r.address.as_deref()).collect();
+        names.sort_unstable();
+        names.dedup();
+        let of = |name: &str| {
+            let here: Vec<&&Row> = self.sent.iter().filter(|r| r.address.as_deref() == Some(name)).collect();
+            json!({
+                "address": name,
+                "requests": here.len(),
+                "ok": here.iter().filter(|r| r.outcome == Outcome::Ok).count(),
+                "connections": here.iter().filter(|r| r.connect.is_some()).count(),
+            })
+        };
+        names.into_iter().map(of).collect()
+    }
+
     fn window(&self, health: &Samples, marks: &[Value], plan: &Value) -> Value {
         let calibration = calibrated::matching(plan);
         let in_flight = self.in_flight();

@@ -4,7 +4,7 @@
 
 use crate::live::{RunningMock, found};
 use bench_engine::clock::{Clock, SystemClock};
-use bench_engine::conn::Job;
+use bench_engine::conn::{Job, Reuse};
 use bench_engine::io::epoll::EpollDriver;
 use bench_engine::io::uring::UringDriver;
 use bench_engine::io::{Driver, DriverKind, DriverOptions};
@@ -152,10 +152,11 @@ fn window(driver: impl Driver, load: Load, mock: MockConfig, slots: u32, jobs: u
     let options = WorkerOptions {
         index: 0,
         slots,
-        address: mock.address,
+        addresses: Arc::new([mock.address]),
+        tls: None,
         limits: Limits::default(),
         streamed: true,
-        reuse,
+        reuse: if reuse { Reuse::Unlimited } else { Reuse::PER_REQUEST },
         canary,
         spin: false,
     };

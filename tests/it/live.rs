@@ -15,6 +15,8 @@ use std::path::Path;
 use tarebench::decode::{Case, Decoded, decode, figures};
 use tarebench::probe::OneRequest;
 use tarebench::rundir::row::{Outcome, Row};
+use tarebench::target::address::Target;
+use tarebench::target::tls::TlsWords;
 
 /// A mock on a thread of its own, ended when this is dropped.
 pub struct RunningMock {
@@ -94,7 +96,7 @@ fn ask_with(address: SocketAddr, model: &str, streamed: bool, found: &Capabiliti
     let template = RequestTemplate::new("POST", "/v1/chat/completions", &address.to_string(), accept, &[]);
     let body = json!({"model": model, "stream": streamed, "messages": [{"role": "user", "content": prompt}]});
     let one = OneRequest {
-        address,
+        target: Target::resolve(&format!("http://{address}"), None, &TlsWords::default()).expect("an address"),
         request: template.expect("fields").with_json(&body.to_string()),
         streamed,
         output_tokens: 0,

@@ -1,6 +1,8 @@
 //! The one integration test binary.
 
 mod allocations;
+#[path = "../../bench-engine/tests/tls/authority.rs"]
+mod authority;
 mod calibrate;
 mod canary;
 mod cases;
@@ -28,5 +30,7 @@ mod server_facts;
 mod session_plans;
 mod sessions;
 mod soak;
+mod tls;
+mod tls_front;
 mod without_uring;
 mod workloads;

@@ -13,6 +13,7 @@
 //! end. Reading ends at a short read, unless the peer's end was reported too, which gives no edge of its own; writing
 //! ends at EAGAIN. A socket that keeps delivering gets a share of each turn and is read on in the next one.
 
+use super::outgoing::{Outgoing, Queue};
 use super::stamps::{Control, from_error_queue, rx_stamp, switch_on};
 use super::tx_ids::TxIds;
 use super::{ConnId, Driver, DriverCounters, DriverOptions, Event, Events, READ_BYTES};
@@ -50,15 +51,6 @@ const TIMER: u64 = u64::MAX;
 #[error("epoll cannot be set up: {0}; raise the limit on descriptors (ulimit -n), or end what uses them up")]
 pub struct EpollError(#[from] Errno);
 
-#[derive(Debug)]
-struct Outgoing {
-    request: Bytes,
-    sequence: u64,
-    offset: usize,
-    /// It is in the outbox; else it waits for room in the socket.
-    queued: bool,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Connecting.
@@ -75,7 +67,10 @@ enum Stage {
 struct Socket {
     fd: OwnedFd,
     stage: Stage,
-    outgoing: Option<Outgoing>,
+    /// What is to be sent, the first of it on its way.
+    outgoing: Queue,
+    /// It is in the outbox; else what it has to send waits for room in the socket.
+    queued: bool,
     tx: TxIds,
     last_wall: Option<WallInstant>,
     emptied: Instant,
@@ -184,7 +179,8 @@ impl EpollDriver {
         Ok(Socket {
             fd,
             stage: Stage::Opening,
-            outgoing: None,
+            outgoing: Queue::default(),
+            queued: false,
             tx: TxIds::default(),
             last_wall: None,
             emptied: since,
@@ -216,9 +212,9 @@ impl EpollDriver {
     fn write(&mut self, conn: ConnId, events: &mut impl Events) {
         for _ in 0..WRITES_PER_TURN {
             let Some(slot) = &mut self.sockets[conn.0 as usize] else { return };
-            let Some(out) = &mut slot.outgoing else { return };
-            out.queued = false;
-            let rest = &out.request[out.offset..];
+            slot.queued = false;
+            let Some(out) = slot.outgoing.first_mut() else { return };
+            let rest = &out.bytes[out.offset..];
             let submit = self.clock.now();
             let taken = send(slot.fd.as_raw_fd(), rest, MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT);
             let handed = self.clock.now();
@@ -227,16 +223,19 @@ impl EpollDriver {
                 Ok(n) => {
                     let (sequence, begins) = (out.sequence, out.offset == 0);
                     out.offset += n;
-                    let whole = out.offset == out.request.len();
+                    let whole = out.offset == out.bytes.len();
                     if whole {
-                        slot.outgoing = None;
+                        slot.outgoing.pop();
                     }
+                    let all = slot.outgoing.is_empty();
                     self.completed();
-                    if begins {
+                    if let (true, Some(sequence)) = (begins, sequence) {
                         events.on(conn, Event::Handed { sequence, submit, handed });
                     }
-                    if whole {
+                    if let (true, Some(sequence)) = (whole, sequence) {
                         events.on(conn, Event::Sent { sequence, at: handed });
+                    }
+                    if all {
                         return;
                     }
                 }
@@ -244,15 +243,29 @@ impl EpollDriver {
                 // only now does the kernel promise to say when there is room
                 Err(Errno::EAGAIN) => return,
                 Err(errno) => {
-                    slot.outgoing = None;
+                    slot.outgoing.clear();
                     self.completed();
                     events.on(conn, Event::SendFailed(errno as i32));
                     return;
                 }
             }
         }
-        if let Some(out) = self.sockets[conn.0 as usize].as_mut().and_then(|slot| slot.outgoing.as_mut()) {
-            out.queued = true;
+        if let Some(slot) = &mut self.sockets[conn.0 as usize] {
+            slot.queued = true;
+            self.outbox.push_back(conn);
+        }
+    }
+
+    fn open_socket(&mut self, conn: ConnId) -> &mut Socket {
+        self.sockets[conn.0 as usize].as_mut().expect("bytes are sent on an open connection")
+    }
+
+    /// Puts bytes behind what the socket has to send already.
+    fn queue(&mut self, conn: ConnId, out: Outgoing) {
+        let slot = self.open_socket(conn);
+        // with others in front it is in the outbox, or waits for room
+        if slot.outgoing.push(out) {
+            slot.queued = true;
             self.outbox.push_back(conn);
         }
     }
@@ -325,7 +338,7 @@ impl EpollDriver {
         } else if flags.intersects(EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLHUP) && slot.stage == Stage::Open {
             slot.stage = Stage::Ending;
         }
-        if flags.contains(EpollFlags::EPOLLOUT) && slot.outgoing.as_ref().is_some_and(|out| !out.queued) {
+        if flags.contains(EpollFlags::EPOLLOUT) && !slot.queued && !slot.outgoing.is_empty() {
             self.write(conn, events);
         }
         if readable {
@@ -480,16 +493,20 @@ impl Driver for EpollDriver {
     }
 
     fn send(&mut self, conn: ConnId, sequence: u64, request: Bytes) {
-        let slot = self.sockets[conn.0 as usize].as_mut().expect("a request is sent on an open connection");
-        assert!(slot.outgoing.is_none(), "one request at a time");
+        let slot = self.open_socket(conn);
+        assert!(!slot.outgoing.has_request(), "one request at a time");
         slot.tx.expect(request.len(), sequence);
-        slot.outgoing = Some(Outgoing { request, sequence, offset: 0, queued: true });
-        self.outbox.push_back(conn);
+        self.queue(conn, Outgoing::new(request, Some(sequence)));
+    }
+
+    fn send_aside(&mut self, conn: ConnId, bytes: Bytes) {
+        self.open_socket(conn).tx.pass(bytes.len());
+        self.queue(conn, Outgoing::new(bytes, None));
     }
 
     fn close(&mut self, conn: ConnId) {
         let Some(slot) = self.sockets[conn.0 as usize].take() else { return };
-        if slot.outgoing.is_some_and(|out| out.queued) {
+        if slot.queued {
             self.outbox.retain(|queued| *queued != conn);
         }
         if slot.behind {

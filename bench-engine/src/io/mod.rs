@@ -9,6 +9,7 @@
 
 pub mod capabilities;
 pub mod epoll;
+mod outgoing;
 mod stamps;
 pub mod tcp_info;
 mod tx_ids;
@@ -172,9 +173,14 @@ pub trait Driver {
     /// Begins to open `conn`, which must not be open. Ends in `Connected`, `ConnectFailed` or `NoSocket`.
     fn open(&mut self, conn: ConnId, to: SocketAddr);
 
-    /// Queues the whole of a request; it goes out in the next turn. Ends in `Handed`, then `Sent` or
+    /// Queues the whole of a request; it goes out in the next turn, after what was queued before. Ends in `Handed`, then `Sent` or
     /// `SendFailed`; `WireOut` comes when and if the kernel gives it.
     fn send(&mut self, conn: ConnId, sequence: u64, request: Bytes);
+
+    /// Queues bytes that are no request: of a TLS handshake, or an alert. They go out in order with what was queued before
+    /// them, and nothing is told of them but `SendFailed`. Behind a request that has not left yet they can take its stamp with them:
+    /// the kernel keeps one for each packet.
+    fn send_aside(&mut self, conn: ConnId, bytes: Bytes);
 
     /// Ends everything on `conn` and frees it: no event of it follows but late `WireOut`s.
     fn close(&mut self, conn: ConnId);

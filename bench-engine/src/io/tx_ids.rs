@@ -15,9 +15,14 @@ pub struct TxIds {
 impl TxIds {
     /// A request of `bytes` bytes is to go out whole as send `sequence`; its last byte's stamp is awaited.
     pub fn expect(&mut self, bytes: usize, sequence: u64) {
+        self.pass(bytes);
+        self.awaited = [Some((self.sent_bytes.wrapping_sub(1), sequence)), self.awaited[0]];
+    }
+
+    /// Bytes that are no request are to go out: they have ids as well, and nobody awaits their stamps.
+    pub fn pass(&mut self, bytes: usize) {
         // modulo 2^32, as the kernel counts
         self.sent_bytes = self.sent_bytes.wrapping_add(bytes as u32);
-        self.awaited = [Some((self.sent_bytes.wrapping_sub(1), sequence)), self.awaited[0]];
     }
 
     /// The send whose last byte `byte` is. The first stamp of that byte is the one that counts: later ones, and those
@@ -43,6 +48,17 @@ mod tests {
         ids.expect(5, 2);
         ids.expect(1, 3);
         assert_eq!((ids.stamped(15), ids.stamped(14)), (Some(3), Some(2)), "in any order");
+    }
+
+    #[test]
+    fn bytes_of_a_handshake_have_ids_too() {
+        let mut ids = TxIds::default();
+        ids.pass(300);
+        ids.expect(10, 1);
+        ids.pass(5);
+        ids.expect(1, 2);
+        assert_eq!((ids.stamped(299), ids.stamped(309), ids.stamped(314)), (None, Some(1), None));
+        assert_eq!(ids.stamped(315), Some(2));
     }
 
     #[test]

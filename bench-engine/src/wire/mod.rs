@@ -2,10 +2,12 @@
 //!
 //! No socket, clock or thread. Every parser can be fed any split of its input and gives the same events.
 //!
-//! The seam for TLS is here: `conn` hands a transform the bytes a driver received and takes plain bytes
-//! back; nothing below this module knows whether they were encrypted.
+//! [`tls`] lies between a driver and the rest: the worker hands it the bytes received and takes plain bytes back; nothing
+//! else knows whether they were encrypted.
 
 pub mod body;
+pub mod certificate;
 pub mod head;
 pub mod request;
 pub mod sse;
+pub mod tls;

@@ -1,7 +1,8 @@
 //! The bytes of a request: head and body in one buffer, made before the request is due.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use thiserror::Error;
+use zeroize::Zeroizing;
 
 /// A header field that would break the head apart.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -11,10 +12,18 @@ pub struct BadField {
     pub name: String,
 }
 
-/// Everything of a head that does not change between requests.
-#[derive(Clone, Debug)]
+/// Everything of a head that does not change between requests. It may hold keys: it is wiped when it is dropped, and is not
+/// printed.
+#[derive(Clone)]
 pub struct RequestTemplate {
-    head: String,
+    head: Zeroizing<String>,
+}
+
+impl fmt::Debug for RequestTemplate {
+    /// Its first line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RequestTemplate").field(&self.head.lines().next().unwrap_or_default()).finish()
+    }
 }
 
 impl RequestTemplate {
@@ -31,7 +40,7 @@ impl RequestTemplate {
         accept: &str,
         fields: &[(String, String)],
     ) -> Result<Self, BadField> {
-        let mut head = format!("{method} {path} HTTP/1.1\r\n");
+        let mut head = Zeroizing::new(format!("{method} {path} HTTP/1.1\r\n"));
         let own = [
             ("Host", authority),
             ("User-Agent", concat!("tarebench/", env!("CARGO_PKG_VERSION"))),
@@ -52,6 +61,20 @@ impl RequestTemplate {
         Ok(RequestTemplate { head })
     }
 
+    /// The same without the fields of this name, of those that it has so far. `Host` stays: a request without it is none.
+    pub fn without(self, name: &str) -> Self {
+        let of_name = |line: &&str| {
+            let found = line.split_once(':').map_or("", |(found, _)| found);
+            !found.eq_ignore_ascii_case("host") && found.eq_ignore_ascii_case(name)
+        };
+        let mut lines = self.head.split_inclusive("\r\n");
+        let first = lines.next().unwrap_or_default();
+        let mut head = Zeroizing::new(String::with_capacity(self.head.len()));
+        head.push_str(first);
+        lines.filter(|line| !of_name(line)).for_each(|line| head.push_str(line));
+        RequestTemplate { head }
+    }
+
     /// The request with `body` as JSON, ready to be sent in one go.
     pub fn with_json(&self, body: &str) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.head.len() + 64 + body.len());
@@ -65,7 +88,7 @@ impl RequestTemplate {
 
     /// The request without a body.
     pub fn without_body(&self) -> Vec<u8> {
-        format!("{}\r\n", self.head).into_bytes()
+        format!("{}\r\n", *self.head).into_bytes()
     }
 }
 
@@ -92,6 +115,16 @@ mod tests {
         assert!(text.contains("Accept-Encoding: identity\r\n"), "{text}");
         assert_eq!(text.matches("ccept: ").count(), 1, "a given field replaces ours: {text}");
         assert!(!text.contains("Authorization"), "no key, no header: {text}");
+    }
+
+    #[test]
+    fn fields_are_removed_by_name_and_none_is_printed() {
+        let fields = [("X-Key".to_string(), "sk-planted".to_string())];
+        let template = RequestTemplate::new("GET", "/v1", "h", "*/*", &fields).expect("fields");
+        assert_eq!(format!("{template:?}"), r#"RequestTemplate("GET /v1 HTTP/1.1")"#);
+        let without = template.without("user-agent").without("x-key").without("HOST").without("GET /v1 HTTP/1.1");
+        let text = String::from_utf8(without.without_body()).expect("text");
+        assert_eq!(text, "GET /v1 HTTP/1.1\r\nHost: h\r\nAccept: */*\r\nAccept-Encoding: identity\r\n\r\n");
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod reported;
 mod sessions;
 
 use bench_engine::clock::{Clock, SimClock};
-use bench_engine::conn::Job;
+use bench_engine::conn::{Job, Reuse};
 use bench_engine::record::{Ending, Finished};
 use bench_engine::schedule::{After, ArrivalLaw, RateProfile, Spacing, Stretch};
 use bench_engine::sim::{Act, Opening, Peer, Reply, Script, SimDriver};
@@ -76,10 +76,11 @@ fn options() -> WorkerOptions {
     WorkerOptions {
         index: 0,
         slots: 1,
-        address: SocketAddr::from(([127, 0, 0, 1], 1)),
+        addresses: Arc::new([SocketAddr::from(([127, 0, 0, 1], 1))]),
+        tls: None,
         limits: Limits::default(),
         streamed: true,
-        reuse: true,
+        reuse: Reuse::Unlimited,
         canary: None,
         spin: false,
     }

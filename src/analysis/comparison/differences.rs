@@ -47,7 +47,7 @@ enum Rule {
 }
 
 /// Names of everything that is looked at, in the order in which it is printed.
-const RULES: [(&str, Rule); 28] = [
+const RULES: [(&str, Rule); 29] = [
     ("base_url", Rule::Server),
     ("server", Rule::Server),
     ("declared", Rule::Server),
@@ -65,6 +65,8 @@ const RULES: [(&str, Rule); 28] = [
     ("protocol", Rule::Refused),
     ("injections", Rule::Refused),
     ("connection", Rule::Refused),
+    // how connections are secured; which CA vouched moves no number
+    ("tls", Rule::Refused),
     ("headers", Rule::Refused),
     ("token_proof", Rule::Refused),
     ("host", Rule::Refused),
@@ -264,7 +266,11 @@ fn facts(run: &RunDocuments) -> Value {
         ),
         "injections": plan["injections"],
         "connection": plan["connection"],
-        "headers": plan["header_names"],
+        "tls": tls(plan),
+        "headers": match plan["removed_headers"].is_null() {
+            true => plan["header_names"].clone(),
+            false => Value::Object(some(&["header_names", "removed_headers"], plan)),
+        },
         "token_proof": plan["token_proof"],
         "host": some(&["host", "kernel", "machine", "cpu_model", "cpus_online", "clocksource", "governor"], env),
         "location": some(&["loopback"], env),
@@ -278,6 +284,18 @@ fn facts(run: &RunDocuments) -> Value {
         "windows": plan["windows"],
         "calibration": plan["calibration"]["id"],
     })
+}
+
+/// How connections were secured, as far as it moves a number: which CA vouched does not.
+fn tls(plan: &Value) -> Value {
+    let (planned, agreed) = (&plan["tls"], &plan["environment"]["tls"]);
+    match planned.is_null() {
+        true => Value::Null,
+        false => json!({
+            "version": agreed["version"], "cipher": agreed["cipher"],
+            "client_certificate": planned["client_certificate"], "resume": planned["resume"],
+        }),
+    }
 }
 
 /// Where a file lies decides nothing: its digest stands beside it. What plans did not say before there was a choice is

@@ -4,7 +4,8 @@ use crate::workload::cache::Cache;
 use serde_json::Value;
 
 /// What the plan's work is against what its name promises: the protocol with its differences, else a scale that makes
-/// all lengths shorter or longer; whether the server's cache is meant to help; and what was done on purpose.
+/// all lengths shorter or longer; whether the server's cache is meant to help; what was done on purpose; and whether anybody
+/// vouched for the server.
 pub fn of_work(plan: &Value) -> Vec<String> {
     let scale = plan["workload"]["length_scale"].as_f64().filter(|scale| *scale != 1.0);
     let promised = match plan["protocol"].as_str() {
@@ -13,7 +14,15 @@ pub fn of_work(plan: &Value) -> Vec<String> {
     };
     let cache = plan["workload"]["cache"].as_str().and_then(|words| words.parse::<Cache>().ok());
     let test = cache.filter(|cache| cache.is_test()).map(|_| CACHE_TEST.to_owned());
-    promised.into_iter().chain(test).chain(on_purpose(plan)).collect()
+    promised.into_iter().chain(test).chain(on_purpose(plan)).chain(unverified(plan)).collect()
+}
+
+/// The server's certificate was not verified: whoever answered was measured.
+pub const UNVERIFIED: &str = "SERVER NOT VERIFIED";
+
+/// `--insecure` over TLS, as planned.
+fn unverified(plan: &Value) -> Option<String> {
+    (plan["tls"]["roots"] == "nobody").then(|| UNVERIFIED.to_owned())
 }
 
 /// Whether the server was broken, or a load marked, on purpose.
@@ -73,6 +82,8 @@ mod tests {
         assert_eq!(of_work(&json!({"workload": {"length_scale": 1.0}, "protocol": null})), [""; 0]);
         let named = json!({"workload": {"length_scale": 0.1}, "protocol": "seed-v1 but for length scale 0.1"});
         assert_eq!(of_work(&named), ["SEED-V1 BUT FOR LENGTH SCALE 0.1"]);
+        let of = |roots: &str| of_work(&json!({"workload": {}, "tls": {"roots": roots}}));
+        assert_eq!((of("nobody"), of("file").len()), (vec!["SERVER NOT VERIFIED".to_owned()], 0));
         for (cache, is_test) in [("unique", false), ("as-is", false), ("repeat", true), ("shared-prefix:64", true)] {
             let plan = json!({"workload": {"length_scale": 0.5, "cache": cache}});
             let labels = ["LENGTH SCALE 0.5", "CACHE TEST"];

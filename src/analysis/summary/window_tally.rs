@@ -24,8 +24,8 @@ use crate::goals::Goals;
 use crate::rundir::mark::MarkRow;
 use crate::rundir::row::{Outcome, Phase, Row, StampSource};
 use crate::rundir::run_json::{
-    ByConn, CalibratedNet, ClientLoad, ConnRow, Connect, Distribution, FirstRequest, FlagCount, Metrics, Rates,
-    Requests, Throughput, TokenSums, Verdict, VerdictKind, Window,
+    AddressShare, ByConn, CalibratedNet, ClientLoad, ConnRow, Connect, Distribution, FirstRequest, FlagCount, Metrics,
+    Rates, Requests, Throughput, TokenSums, Verdict, VerdictKind, Window,
 };
 use crate::rundir::window::{LoadModel, WindowRow};
 
@@ -35,6 +35,8 @@ pub(super) struct WindowTally<'a> {
     rows: u64,
     last_h: String,
     requests: Requests,
+    /// By address.
+    addresses: BTreeMap<String, AddressShare>,
     tokens: TokenSums,
     flags: BTreeMap<String, FlagCount>,
     finish_reasons: BTreeMap<String, u64>,
@@ -159,6 +161,7 @@ impl<'a> WindowTally<'a> {
             rows: 0,
             last_h: "0".repeat(64),
             requests: Requests::default(),
+            addresses: BTreeMap::new(),
             tokens: TokenSums::default(),
             flags: BTreeMap::new(),
             finish_reasons: BTreeMap::new(),
@@ -238,6 +241,13 @@ impl<'a> WindowTally<'a> {
     /// What counts for the load, warm-up or not.
     fn sent(&mut self, row: &Row) {
         self.requests.sent += 1;
+        if let Some(address) = &row.address {
+            let empty = || AddressShare { address: address.clone(), requests: 0, ok: 0, connections: 0 };
+            let of = self.addresses.entry(address.clone()).or_insert_with(empty);
+            of.requests += 1;
+            of.ok += u64::from(row.outcome == Outcome::Ok);
+            of.connections += u64::from(row.connect.is_some());
+        }
         self.attempts += row.submit.map_or(0, |_| 1 + u64::from(row.retries));
         let in_flight = load::in_flight(row, self.bounds.closed);
         self.ledger.take(row);
@@ -416,6 +426,7 @@ impl<'a> WindowTally<'a> {
             throughput,
             metrics,
             by_conn,
+            addresses: self.addresses.into_values().collect(),
             client,
             verdicts,
             steady,

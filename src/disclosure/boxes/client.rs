@@ -90,7 +90,13 @@ pub(super) fn location(sheet: &Sheet<'_>) -> Answer {
     let host = scalar(sheet.environment("/host")).unwrap_or_else(|| "an unnamed host".into());
     let local = ["/local", "/local_address"].iter().find_map(|path| scalar(network.pointer(path)?));
     let local = local.map_or_else(String::new, |at| format!(" ({at})"));
-    let way = format!("from {host}{local} to {address}");
+    let others = sheet.environment("/addresses").as_array().map_or(0, |all| all.len().saturating_sub(1));
+    let others = match others {
+        0 => String::new(),
+        1 => " and 1 other address in turn".to_string(),
+        n => format!(" and {} other addresses in turn", count(n as u64)),
+    };
+    let way = format!("from {host}{local} to {address}{others}");
     let loopback = sheet.environment("/loopback") == true;
     let same_host = loopback || network["co_located"] == true || network["same_host"] == true;
     let place = match (loopback, same_host) {
@@ -111,7 +117,8 @@ pub(super) fn location(sheet: &Sheet<'_>) -> Answer {
     .collect();
     let near = if near.is_empty() { "how far away it is was not measured".to_string() } else { near.join(", ") };
     let url = sheet.environment("/base_url").as_str().or_else(|| sheet.plan["base_url"].as_str()).unwrap_or_default();
-    let tls = if url.starts_with("https://") { "TLS" } else { "no TLS" };
+    let secure = url.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("https://"));
+    let tls = if secure { secured(sheet) } else { "no TLS".to_string() };
     let region = match sheet.said("region") {
         Some(_) => String::new(),
         None if same_host => String::new(),
@@ -119,9 +126,24 @@ pub(super) fn location(sheet: &Sheet<'_>) -> Answer {
     };
     let values = json!({
         "host": sheet.environment("/host"), "address": address, "loopback": loopback, "same_host": same_host,
-        "rtt_us": rtt, "tcp_handshake_min_ms": handshake, "tls": tls == "TLS", "region": sheet.said("region"),
+        "rtt_us": rtt, "tcp_handshake_min_ms": handshake, "tls": secure, "verified": secure.then(|| sheet.plan["tls"]["roots"] != "nobody"),
+        "addresses": sheet.environment("/addresses"), "region": sheet.said("region"),
     });
-    Answer::new(Status::Measured, [way, place.to_string(), near, tls.to_string(), region], values)
+    Answer::new(Status::Measured, [way, place.to_string(), near, tls, region], values)
+}
+
+/// How connections were secured, and who vouched for the server.
+fn secured(sheet: &Sheet<'_>) -> String {
+    let shown = sheet.environment("/tls");
+    let version = scalar(&shown["version"]).unwrap_or_else(|| "TLS".to_string());
+    let certificate = scalar(&shown["certificate"]["subject"]).map_or_else(String::new, |of| format!(" to {of}"));
+    match sheet.plan["tls"]["roots"].as_str() {
+        Some("nobody") => {
+            format!("{version}{certificate}, BUT NOBODY VERIFIED THE SERVER (--insecure): it may be anybody")
+        }
+        Some("file") => format!("{version}{certificate}, verified by a CA given with --ca-file"),
+        _ => format!("{version}{certificate}, verified by a public CA"),
+    }
 }
 
 /// How a campaign can have ended, as the ledger counts them.

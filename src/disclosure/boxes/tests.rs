@@ -450,6 +450,21 @@ fn box_14_address_and_distance() {
         s.plan["declared"]["region"] = "nyc2".into();
     });
     assert!(answer(&said, 14).1.ends_with("; no TLS; declared, not measured: region nyc2"), "{}", answer(&said, 14).1);
+    let secured = |roots: &str| {
+        let found = boxes(|s| {
+            at(s, false);
+            s.plan["tls"] = json!({"roots": roots});
+            s.plan["environment"]["base_url"] = "https://gw.example".into();
+            s.plan["environment"]["tls"] = json!({"version": "TLS 1.3", "certificate": {"subject": "CN=gw.example"}});
+            s.plan["environment"]["addresses"] = json!(["10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80"]);
+        });
+        answer(&found, 14).1.to_owned()
+    };
+    let told = secured("nobody");
+    assert!(told.contains("TLS 1.3 to CN=gw.example, BUT NOBODY VERIFIED THE SERVER (--insecure)"), "{told}");
+    assert!(told.contains("to 10.0.0.2:80 and 2 other addresses in turn"), "{told}");
+    assert!(secured("file").contains("verified by a CA given with --ca-file"));
+    assert!(secured("webpki-roots").contains("verified by a public CA"));
     assert_eq!(answer(&boxes(|s| s.plan["declared"]["region"] = "nyc2".into()), 14).0, Status::Declared);
     assert_eq!(answer(&boxes(|s| s.plan["declared"]["region"] = " ".into()), 14).0, Status::Empty);
     assert_eq!(answer(&boxes(|_| ()), 14).0, Status::Empty);

@@ -7,6 +7,7 @@
 mod buffers;
 mod stamps;
 
+use super::outgoing::{Outgoing, Queue};
 use super::stamps::{Control, from_error_queue, switch_on};
 use super::tx_ids::TxIds;
 use super::{ConnId, Driver, DriverCounters, DriverOptions, Event, Events, READ_BYTES};
@@ -96,13 +97,6 @@ struct Completion {
     flags: u32,
 }
 
-#[derive(Debug)]
-struct Outgoing {
-    request: Bytes,
-    sequence: u64,
-    offset: usize,
-}
-
 /// A socket slot. It is free again when no operation of it is pending.
 struct Socket {
     fd: Option<OwnedFd>,
@@ -110,7 +104,8 @@ struct Socket {
     conn: Option<ConnId>,
     pending: u32,
     address: Box<SockaddrStorage>,
-    outgoing: Option<Outgoing>,
+    /// What is to be sent, the first of it on its way.
+    outgoing: Queue,
     tx: TxIds,
     last_wall: Option<WallInstant>,
     emptied: Instant,
@@ -172,7 +167,7 @@ impl UringDriver {
             conn: None,
             pending: 0,
             address: Box::new(unused),
-            outgoing: None,
+            outgoing: Queue::default(),
             tx: TxIds::default(),
             last_wall: None,
             emptied: Instant::default(),
@@ -259,8 +254,8 @@ impl UringDriver {
     fn send_next(&mut self, events: &mut impl Events) {
         let Some(socket) = self.outbox.pop_front() else { return };
         let slot = &self.sockets[socket as usize];
-        let (Some(fd), Some(out)) = (&slot.fd, &slot.outgoing) else { return };
-        let rest = &out.request[out.offset..];
+        let (Some(fd), Some(out)) = (&slot.fd, slot.outgoing.first()) else { return };
+        let rest = &out.bytes[out.offset..];
         let entry = opcode::Send::new(Fd(fd.as_raw_fd()), rest.as_ptr(), rest.len() as u32)
             .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
             .build();
@@ -270,7 +265,9 @@ impl UringDriver {
         self.submit_only();
         let handed = self.clock.now();
         let slot = &self.sockets[socket as usize];
-        if let (Some(conn), Some(Outgoing { sequence, offset: 0, .. })) = (slot.conn, &slot.outgoing) {
+        if let (Some(conn), Some(Outgoing { sequence: Some(sequence), offset: 0, .. })) =
+            (slot.conn, slot.outgoing.first())
+        {
             events.on(conn, Event::Handed { sequence: *sequence, submit, handed });
         }
         self.reap(submit, handed, events);
@@ -414,23 +411,28 @@ impl UringDriver {
 
     fn on_send(&mut self, socket: u32, result: i32, seen: Instant, events: &mut impl Events) {
         let slot = &mut self.sockets[socket as usize];
-        let (Some(conn), Some(out)) = (slot.conn, &mut slot.outgoing) else {
-            slot.outgoing = None;
+        let (Some(conn), Some(out)) = (slot.conn, slot.outgoing.first_mut()) else {
+            slot.outgoing.clear();
             return;
         };
         if result < 0 {
-            slot.outgoing = None;
+            slot.outgoing.clear();
             events.on(conn, Event::SendFailed(-result));
             return;
         }
         out.offset += result as usize;
-        if out.offset < out.request.len() {
+        if out.offset < out.bytes.len() {
             self.outbox.push_back(socket);
             return;
         }
         let sequence = out.sequence;
-        slot.outgoing = None;
-        events.on(conn, Event::Sent { sequence, at: seen });
+        slot.outgoing.pop();
+        if !slot.outgoing.is_empty() {
+            self.outbox.push_back(socket);
+        }
+        if let Some(sequence) = sequence {
+            events.on(conn, Event::Sent { sequence, at: seen });
+        }
     }
 
     fn on_error_queue(&mut self, socket: u32, result: i32, more: bool, events: &mut impl Events) {
@@ -456,8 +458,20 @@ impl UringDriver {
     fn free_if_idle(&mut self, socket: u32) {
         let slot = &mut self.sockets[socket as usize];
         if slot.conn.is_none() && slot.pending == 0 && slot.fd.take().is_some() {
-            slot.outgoing = None;
+            slot.outgoing.clear();
             self.free.push(socket);
+        }
+    }
+
+    fn open_socket(&mut self, conn: ConnId) -> (u32, &mut Socket) {
+        let socket = self.of_conn[conn.0 as usize].expect("bytes are sent on an open connection");
+        (socket, &mut self.sockets[socket as usize])
+    }
+
+    /// Puts bytes behind what the socket has to send already.
+    fn queue(&mut self, socket: u32, out: Outgoing) {
+        if self.sockets[socket as usize].outgoing.push(out) {
+            self.outbox.push_back(socket);
         }
     }
 
@@ -527,21 +541,25 @@ impl Driver for UringDriver {
     }
 
     fn send(&mut self, conn: ConnId, sequence: u64, request: Bytes) {
-        let socket = self.of_conn[conn.0 as usize].expect("a request is sent on an open connection");
-        let slot = &mut self.sockets[socket as usize];
-        assert!(slot.outgoing.is_none(), "one request at a time");
+        let (socket, slot) = self.open_socket(conn);
+        assert!(!slot.outgoing.has_request(), "one request at a time");
         slot.tx.expect(request.len(), sequence);
-        slot.outgoing = Some(Outgoing { request, sequence, offset: 0 });
-        self.outbox.push_back(socket);
+        self.queue(socket, Outgoing::new(request, Some(sequence)));
+    }
+
+    fn send_aside(&mut self, conn: ConnId, bytes: Bytes) {
+        let (socket, slot) = self.open_socket(conn);
+        slot.tx.pass(bytes.len());
+        self.queue(socket, Outgoing::new(bytes, None));
     }
 
     fn close(&mut self, conn: ConnId) {
         let Some(socket) = self.of_conn[conn.0 as usize].take() else { return };
         let slot = &mut self.sockets[socket as usize];
         slot.conn = None;
-        if slot.outgoing.is_some() && self.outbox.contains(&socket) {
+        if !slot.outgoing.is_empty() && self.outbox.contains(&socket) {
             // what has not been given to the kernel stays here
-            slot.outgoing = None;
+            slot.outgoing.clear();
             self.outbox.retain(|queued| *queued != socket);
         }
         if let (true, Some(fd)) = (slot.pending > 0, &slot.fd) {

@@ -1,0 +1,5 @@
+//! TLS: what a session makes of a server's bytes, and what a worker makes of a session.
+
+mod authority;
+mod session;
+mod worker;
