@@ -312,9 +312,14 @@ fn entry(gate: Gate, scope: Scope, figure: Result<f64, Missing>, detail: &str) -
 
 /// Whether the gates withhold a whole column.
 pub(super) fn withhold(client: &Value, column: &str) -> bool {
+    voiding(client, column).next().is_some()
+}
+
+/// The gates that void it as a whole; of the width only percentiles are.
+pub(super) fn voiding<'a>(client: &'a Value, column: &'a str) -> impl Iterator<Item = &'a Value> {
     let gates = client["gates"].as_array().into_iter().flatten();
-    let mut void = gates.filter(|g| g["state"] == "void" && g["gate"] != "net_width");
-    void.any(|g| g["voids"].as_array().is_some_and(|columns| columns.iter().any(|c| c == column)))
+    let void = gates.filter(|g| g["state"] == "void" && g["gate"] != "net_width");
+    void.filter(move |g| g["voids"].as_array().is_some_and(|columns| columns.iter().any(|c| c == column)))
 }
 
 /// The verdicts that follow from gates, in their order.

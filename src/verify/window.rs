@@ -20,6 +20,7 @@ use super::soak;
 use super::steady::{self, Bounds};
 use crate::analysis::definitions::load::{self, TokenTrail};
 use crate::analysis::definitions::sessions::{is_arrival, needs_reply};
+use crate::analysis::definitions::steadiness;
 use crate::analysis::definitions::{self, Columns, per_second, rules, seconds, share, wording};
 use crate::analysis::percentiles::{self, PUBLISHED, Sample};
 use crate::rundir::row::{Outcome, Phase, Row, StampSource};
@@ -162,8 +163,10 @@ impl Recount<'_> {
         };
         let goals = judged.by(plan);
         let bounds = Bounds { opened: self.opened, closed: self.closed, drop: number(self.line, "drop") };
-        let steady =
-            steady::steady(&self.sent, bounds, steady::Withheld { gross: no_gross, net: forbidden.net }, &mut verdicts);
+        let void = gates::voiding(&client, "net").filter_map(|gate| gate["gate"].as_str());
+        let no_net = steadiness::net_is_lost(void, metrics["lateness"]["p99_ms"].as_f64());
+        let over_time = steady::Withheld { gross: no_gross, net: no_net };
+        let steady = steady::steady(&self.sent, bounds, over_time, &mut verdicts);
         let soak = soak::soak(
             self.line,
             &self.sent,

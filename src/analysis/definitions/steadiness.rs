@@ -7,6 +7,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::gates::Gate;
 use super::rules;
 use crate::analysis::statistics::trend::Trend;
 use crate::analysis::statistics::{autocorrelation, levels};
@@ -38,6 +39,15 @@ impl Followed {
             Followed::Net => "net",
         }
     }
+}
+
+/// Whether net is lost for slices of time, by the names of the gates that void net and the lateness of the whole window at
+/// p99, in ms. Requests that were late in its worst seconds take net from the window, whose tail they may decide; one slice of many does
+/// not decide how they move, so here lateness counts over all of it.
+pub fn net_is_lost<'a>(void: impl IntoIterator<Item = &'a str>, late_p99_ms: Option<f64>) -> bool {
+    let late = late_p99_ms.zip(rules::LATENESS.void).is_none_or(|(ms, most)| ms > most);
+    let lateness = Gate::Lateness.to_string();
+    void.into_iter().any(|gate| gate != lateness || late)
 }
 
 /// What can be said of a window's drift.
@@ -133,4 +143,17 @@ pub fn differs(before_ms: f64, after_ms: f64) -> bool {
 /// Whether intervals that take requests as independent are too narrow by more than a factor of about 1.4.
 pub fn depends(n_eff: f64, n: u64) -> bool {
     n_eff < rules::INDEPENDENT * n as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_stretch_takes_net_from_the_tail_and_not_from_slices() {
+        assert!(!net_is_lost([], None));
+        assert!(!net_is_lost(["lateness"], Some(0.3)), "late in some seconds, not over all");
+        assert!(net_is_lost(["lateness"], Some(1.3)) && net_is_lost(["lateness"], None));
+        assert!(net_is_lost(["steal", "lateness"], Some(0.3)), "what is stolen is in net");
+    }
 }

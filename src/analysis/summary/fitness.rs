@@ -218,8 +218,7 @@ fn gate(gate: Gate, scope: Scope, figure: Figure, detail: &str) -> run_json::Gat
 
 /// Whether `column` is withheld as a whole.
 pub(super) fn voids(gates: &[run_json::Gate], column: &str) -> bool {
-    // of the width only percentiles are
-    gates.iter().any(|g| g.state == GateState::Void && !is_net_width(g) && g.voids.iter().any(|c| c == column))
+    voiding(gates, column).next().is_some()
 }
 
 /// What follows from the gates: a withheld column each, or a flag. The stamps' own rules speak for themselves.
@@ -270,6 +269,12 @@ pub(super) fn invalid(verdicts: &[Verdict], published: usize) -> Option<String> 
         }
     }
     Some(wording::invalid(&reasons))
+}
+
+/// The gates that void a column as a whole.
+pub(super) fn voiding<'a>(gates: &'a [run_json::Gate], column: &'a str) -> impl Iterator<Item = &'a run_json::Gate> {
+    // of the width only percentiles are
+    gates.iter().filter(move |g| g.state == GateState::Void && !is_net_width(g) && g.voids.iter().any(|c| c == column))
 }
 
 fn is_net_width(gate: &run_json::Gate) -> bool {

@@ -18,6 +18,7 @@ use super::steady::Course;
 use super::{Context, SummaryError};
 use crate::analysis::definitions::load::{self, TokenTrail};
 use crate::analysis::definitions::sessions;
+use crate::analysis::definitions::steadiness;
 use crate::analysis::definitions::{self, per_second, rules, seconds, share, wording};
 use crate::analysis::percentiles::{self, PUBLISHED};
 use crate::goals::Goals;
@@ -391,7 +392,10 @@ impl<'a> WindowTally<'a> {
             verdicts.push(verdict("*", "*", VerdictKind::Flag, None, wording::turns_hang_together()));
             std::mem::take(&mut self.sessions).print(asked, users, withheld, &mut verdicts)
         });
-        let steady = self.course.judge(bounds, withheld, &mut verdicts);
+        let late_p99_ms = metrics.lateness.as_ref().and_then(|late| late.p99_ms);
+        let void = fitness::voiding(&client.gates, "net").map(|gate| gate.gate.as_str());
+        let over_time = Withheld { net: steadiness::net_is_lost(void, late_p99_ms), ..withheld };
+        let steady = self.course.judge(bounds, over_time, &mut verdicts);
         let soak =
             self.soaking.map(|soaking| soaking.finish(bounds, &context.health, &metrics, &throughput, &mut verdicts));
         for first in &mut self.first_requests {
