@@ -347,8 +347,12 @@ pub(crate) fn cores(cores: Option<&[usize]>, workers: Option<u32>) -> anyhow::Re
 
 /// `2026-11-29T18-22-55`: usable as the name of a directory.
 pub(crate) fn timestamp(wall_ns: u64) -> String {
-    let days = wall_ns / 86_400_000_000_000;
-    let second = wall_ns / 1_000_000_000 % 86_400;
+    timestamp_of_second(wall_ns / 1_000_000_000)
+}
+
+/// The same of a second since 1970; in ns a `u64` ends in 2554.
+pub(crate) fn timestamp_of_second(wall_s: u64) -> String {
+    let (days, second) = (wall_s / 86_400, wall_s % 86_400);
     // civil-from-days, Howard Hinnant's algorithm for the proleptic Gregorian calendar
     let z = days + 719_468;
     let (era, day_of_era) = (z / 146_097, z % 146_097);

@@ -218,7 +218,7 @@ impl Shown {
 /// RFC 3339 of seconds since 1970; years outside 1970..9999 stand as the nearest that can be written.
 fn date(seconds: i64) -> String {
     let seconds = seconds.clamp(0, 253_402_300_799) as u64;
-    let stamp = crate::campaign::timestamp(seconds.saturating_mul(1_000_000_000));
+    let stamp = crate::campaign::timestamp_of_second(seconds);
     let (day, time) = stamp.split_once('T').unwrap_or((&stamp, ""));
     format!("{day}T{}Z", time.replace('-', ":"))
 }
