@@ -1080,7 +1080,8 @@ fn a_long_window_is_told_in_slices() {
     assert!(soak.slices[19].ttft_gross_p50_ms > soak.slices[0].ttft_gross_p50_ms);
     assert_eq!((soak.slices[1].server_waiting, soak.slices[1].client_rss_bytes), (Some(5.0), Some(30_000_059)));
     assert_eq!(soak.client_memory.unwrap().most, 30_000_599);
-    assert!(soak.throughput.is_some(), "{:?}", window.throughput);
+    let told = soak.slices.iter().filter(|s| s.output_tokens_per_s == Some(30.0)).count();
+    assert!(told >= 18 && soak.throughput.is_none(), "slices that are all alike have no trend: {:?}", soak.slices);
     assert!(crate::report::soak::line(window).unwrap().starts_with("10.0 min in 20 slices of 30 s   DRIFTING"));
     let page = fs::read_to_string(dir.path().join("report.html")).unwrap();
     assert!(page.contains("The soak over time"));
