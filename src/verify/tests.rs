@@ -1041,7 +1041,7 @@ fn rows_in_several_files_are_one_chain() {
     let mut specimen = Specimen::two_windows();
     specimen.windows[1].0.part = 2;
     specimen.write(dir.path());
-    split(dir.path(), 25);
+    split(dir.path(), 30);
     derive(dir.path());
     assert_eq!(verify(dir.path()).unwrap().rows, 60);
     let report = fs::read_to_string(dir.path().join("report.md")).unwrap();
