@@ -166,8 +166,7 @@ pub(super) fn announce(plan: &Plan, facts: &RunFacts<'_>, dir: &Path, voice: &Vo
     ));
     if plan.tls.is_some() {
         voice.say(
-            "         TLS allocates memory on the workers while a window runs; what it costs is in tare and lateness"
-                .to_owned(),
+            "         TLS allocates memory on the workers while a window runs; what it costs is in tare and lateness",
         );
     }
     if let Some(canary) = facts.canary {

@@ -1,5 +1,5 @@
 //! Carries out sessions, on the control core, in place of the feeder: makes each turn's request when the reply that it
-//! needs is there, shortly before its due. Whose turn it is says [`Conduct`].
+//! needs is there, shortly before its due. Whose turn it is says `Conduct`.
 
 use super::conduct::{Conduct, NextTurn, Reply, Shapes};
 use super::feeder::{Tickets, Unsent};

@@ -205,7 +205,7 @@ impl From<Pair> for String {
 /// Flags of `probe`.
 #[derive(Clone, Debug, Args)]
 pub struct ProbeArgs {
-    /// Server, e.g. http://gpu-7:8000 or https://gw.example
+    /// Server, e.g. `http://gpu-7:8000` or `https://gw.example`
     #[arg(long, value_name = "URL")]
     pub base_url: String,
     /// Path of the API

@@ -230,7 +230,7 @@ impl OrElseFrom for bool {
 }
 
 run_args! {
-    /// Server, e.g. http://gpu-7:8000 or https://gw.example [default: the built-in mock, started and stopped here]
+    /// Server, e.g. `http://gpu-7:8000` or `https://gw.example` [default: the built-in mock, started and stopped here]
     #[arg(long, value_name = "URL", help_heading = "Target")]
     base_url: Option<String>,
     /// Where the server's own counters are read, once a second beside the load: Prometheus text of vLLM, SGLang, TGI or

@@ -69,6 +69,7 @@ fn a_killed_soak_is_told_by_its_rows() {
     let place = Place::new();
     let flags = ["run", "--max-concurrency", "2", "--duration", "50s", "--max-tokens", "2", "--out", place.out()];
     let run = Running::start(&flags);
+    // the first ten are warm-up
     wait_until("some rows", || lines_of(&place, "requests.jsonl") >= 50);
     run.signal(Signal::SIGKILL);
     assert_eq!(run.end().code, None);
@@ -84,7 +85,7 @@ fn a_killed_soak_is_told_by_its_rows() {
     let run: serde_json::Value = serde_json::from_str(&told.out).expect("run.json");
     let window = &run["cells"][0]["windows"][0];
     assert_eq!((&run["complete"], &window["interrupted"]), (&false.into(), &true.into()));
-    assert!(window["requests"]["ok"].as_u64() >= Some(49) && window["metrics"]["ttft"]["net"]["n"].as_u64() > Some(30));
+    assert!(window["requests"]["ok"].as_u64() >= Some(39) && window["metrics"]["ttft"]["net"]["n"].as_u64() > Some(30));
     let shown = tarebench(&["report", place.out()]);
     assert!(shown.out.contains("INTERRUPTED"), "{}{}", shown.out, shown.err);
 }
