@@ -38,7 +38,7 @@ pub fn line(window: &Window) -> Option<String> {
             break;
         }
     }
-    parts.extend(throughput(soak));
+    parts.extend(throughput(soak, window.duration_s));
     let failed: u64 = soak.slices.iter().map(|s| s.failed).sum();
     if failed > 0 {
         let slices = soak.slices.iter().filter(|s| s.failed > 0).count();
@@ -63,8 +63,10 @@ fn verdict(window: &Window, soak: &Soak) -> Drift {
     drift(window.steady.drift, soak.throughput)
 }
 
-fn throughput(soak: &Soak) -> Option<String> {
-    let known = || soak.slices.iter().filter_map(|s| s.output_tokens_per_s);
+fn throughput(soak: &Soak, duration_s: f64) -> Option<String> {
+    // the last slice is what is left of the window, and its rate that of a load that ends
+    let whole = |s: &&SoakSlice| s.from_s + soak.slice_s <= duration_s;
+    let known = || soak.slices.iter().filter(whole).filter_map(|s| s.output_tokens_per_s);
     let (low, high) = known().reduce(f64::min).zip(known().reduce(f64::max))?;
     let share = |share: Option<f64>| share.map_or_else(|| "-".into(), |share| format!("{:+.1} %", share * 100.0));
     let trend = match soak.throughput {
