@@ -50,6 +50,17 @@ impl Axis {
         Axis { scale: Scale::Linear, from, to: if to > from { to } else { from + 1.0 }, at }
     }
 
+    /// For loads, exactly from the first to the last: by ratios where these span six times or more; around a single one.
+    pub(super) fn of_loads(first: f64, last: f64, at: (f64, f64)) -> Axis {
+        match () {
+            () if first > 0.0 && last / first >= 6.0 => {
+                Axis { scale: Scale::Log, from: first.log10(), to: last.log10(), at }
+            }
+            () if last > first => Axis::between(first, last, at),
+            () => Axis::between(first - 1.0, first + 1.0, at),
+        }
+    }
+
     /// For values above 0: by ratios, to 1, 2 or 5 of a decade, where they span more than eight times; else from 0.
     pub(super) fn fitting(values: impl Iterator<Item = f64>, at: (f64, f64)) -> Axis {
         let positive = values.filter(|v| v.is_finite() && *v > 0.0);

@@ -122,15 +122,7 @@ const PLOT: Plot = Plot { left: 52.0, right: 520.0, top: 32.0, bottom: 282.0 };
 fn x_axis(kind: &Kind<'_>) -> Axis {
     let inner = (PLOT.left + 26.0, PLOT.right - 20.0);
     let (first, last) = (kind.loads.first().map_or(1.0, |l| l.0), kind.loads.last().map_or(1.0, |l| l.0));
-    match () {
-        () if first > 0.0 && last / first >= 6.0 => {
-            let mut axis = Axis::over([first, last].into_iter(), inner, None);
-            (axis.from, axis.to) = (first.log10(), last.log10());
-            axis
-        }
-        () if last > first => Axis::between(first, last, inner),
-        () => Axis::between(first - 1.0, first + 1.0, inner),
-    }
+    Axis::of_loads(first, last, inner)
 }
 
 /// Windows of one load lie beside each other, so that both are seen.

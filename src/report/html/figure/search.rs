@@ -47,15 +47,7 @@ impl<'a> Curve<'a> {
         windows.sort_by(|a, b| a.0.total_cmp(&b.0));
         let (first, last) = (windows.first()?.0, windows.last()?.0);
         let inner = (PLOT.left + 20.0, PLOT.right - 20.0);
-        let x = match () {
-            () if first > 0.0 && last / first >= 6.0 => {
-                let mut axis = Axis::over([first, last].into_iter(), inner, None);
-                (axis.from, axis.to) = (first.log10(), last.log10());
-                axis
-            }
-            () if last > first => Axis::between(first, last, inner),
-            () => Axis::between(first - 1.0, first + 1.0, inner),
-        };
+        let x = Axis::of_loads(first, last, inner);
         Some(Curve { document, windows, x })
     }
 
