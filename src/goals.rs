@@ -150,6 +150,9 @@ pub enum BadGoals {
     /// Twice the same.
     #[error("two goals on {0}")]
     Twice(&'static str),
+    /// A goal on sessions where there are none.
+    #[error("{0} is a figure of sessions, and there are none: add --sessions or --chain, or leave the goal out")]
+    NoSessions(String),
     /// A file without a single goal.
     #[error("sets no goal: write some under [request] or [window], or leave the file out")]
     None,
@@ -167,6 +170,13 @@ struct Written {
     share: Option<f64>,
     #[serde(default)]
     window: BTreeMap<String, f64>,
+}
+
+impl WindowFigure {
+    /// It is told of sessions only.
+    pub fn is_of_sessions(&self) -> bool {
+        matches!(self, WindowFigure::Percentile { metric, .. } if ["session", "waited"].contains(&metric.as_str()))
+    }
 }
 
 impl Goals {

@@ -24,6 +24,7 @@ mod steady;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod turns;
 mod window;
 
 use std::collections::BTreeMap;
@@ -132,7 +133,10 @@ pub fn verify(dir: &Path) -> Result<Verified, Difference> {
     // what was not published when the run ended is not missing
     let published = |file: &str| !broken_off || dir.join(file).exists();
     let stored = if published("run.json") { Some(raw::text(dir, "run.json")?) } else { None };
-    let raw = Raw::read(dir)?;
+    let mut raw = Raw::read(dir)?;
+    if let Some(contradiction) = raw.contradiction.take() {
+        return Err(contradiction);
+    }
     let mut notes = notes(&raw);
     let mut lines = 0;
     let recomputed = run(&raw);

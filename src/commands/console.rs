@@ -11,7 +11,9 @@ pub fn usage(words: impl std::fmt::Display) -> u8 {
     USAGE
 }
 
-/// Becomes true at the first interrupt or hang-up; the second one ends the process at once.
+/// Becomes true at the first interrupt, termination or hang-up. A further interrupt ends the process at once; a further
+/// termination does not, since `timeout` and others send it to the process and then to its group, and what was measured is
+/// still being written.
 pub fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let mut signals = vec![signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
@@ -19,7 +21,9 @@ pub fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
         signals.push(signal_hook::consts::SIGHUP);
     }
     for signal in signals {
-        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), Arc::clone(&stop))?;
+        if signal == signal_hook::consts::SIGINT {
+            signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), Arc::clone(&stop))?;
+        }
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     Ok(stop)

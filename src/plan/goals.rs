@@ -29,7 +29,16 @@ pub(super) fn goals(args: &RunArgs) -> Result<Option<Goals>, BadPlan> {
         _ => None,
     };
     let goodput = args.goodput.as_ref().map_or(&[][..], |list| &list.0);
-    Goals::new(text.as_deref(), goodput).map_err(|bad| {
+    let found = Goals::new(text.as_deref(), goodput).and_then(|goals| match &goals {
+        Some(asked) if args.sessions.is_none() && args.chain.is_none() => {
+            match asked.window.keys().find(|figure| figure.is_of_sessions()) {
+                Some(figure) => Err(BadGoals::NoSessions(figure.to_string())),
+                None => Ok(goals),
+            }
+        }
+        _ => Ok(goals),
+    });
+    found.map_err(|bad| {
         let of_flag = matches!(bad, BadGoals::Form(_)) || args.slo.is_none();
         BadPlan::Goals { flag: flag.filter(|_| !of_flag).unwrap_or_else(|| "--goodput".to_owned()), bad }
     })

@@ -20,7 +20,7 @@ use crate::interleave::Sequence;
 use crate::load_point::{Cell, Extent};
 use crate::shard::Shard;
 use crate::target::openai::{Api, TokenProof};
-use crate::target::secret::{Headers, NoKey};
+use crate::target::secret::NoKey;
 use crate::target::tls::Planned;
 use crate::tokenizer::{BadTokenizer, Tokenizer};
 use crate::trace::captured::BadReplay;
@@ -39,7 +39,7 @@ use sessions::Asked;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use target::{extra_body, has_user_info, key, planned_tls, removed_headers, tls};
+use target::{extra_body, has_user_info, headers, key, planned_tls, removed_headers, tls};
 use thiserror::Error;
 use work::{tokenizer, workload};
 
@@ -520,7 +520,7 @@ impl Plan {
                 address: args.address.clone(),
                 model: args.model.clone(),
                 wait: seconds("--wait", args.wait, 0.0, true)?.1,
-                headers: Headers::new(args.header.iter().map(|p| (p.0.clone(), p.1.clone())).collect()),
+                headers: headers(args)?,
                 remote_truth: None,
                 mock_flags: Vec::new(),
                 key,

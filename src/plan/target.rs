@@ -5,6 +5,7 @@ use crate::cli::RunArgs;
 use crate::target::secret::{Headers, KeySource};
 use crate::target::tls::{Planned, TlsWords};
 use bench_engine::units::Nanos;
+use bench_engine::wire::request::well_formed;
 use serde_json::{Map, Value};
 
 /// Where the server is to be found, as typed.
@@ -113,6 +114,17 @@ pub(super) fn key(args: &RunArgs, environment: impl Fn(&str) -> Option<String>) 
     let source = KeySource::of(args.api_key_env.as_deref(), args.api_key_file.as_deref());
     source.read(environment)?;
     Ok(source)
+}
+
+/// The user's own headers.
+pub(super) fn headers(args: &RunArgs) -> Result<Headers, BadPlan> {
+    let bad = args.header.iter().find(|p| !well_formed(&p.0, &p.1));
+    if let Some(bad) = bad {
+        let allowed = "NAME=VALUE with a name of letters, digits and -, not Content-Length or Transfer-Encoding, and a value \
+                       without line breaks or control characters";
+        return Err(range("--header", allowed, format!("one named {:?}", bad.0)));
+    }
+    Ok(Headers::new(args.header.iter().map(|p| (p.0.clone(), p.1.clone())).collect()))
 }
 
 /// Names of the headers of ours that are not to be sent.

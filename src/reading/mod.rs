@@ -523,10 +523,7 @@ impl Reading {
             asked_output_tokens: asked.output_tokens,
             length_met: completion.map(|n| n == asked.output_tokens),
             model_echo: self.model.take().map(|m| printable(&m, axis.place.secret)),
-            server_timings: self
-                .timings
-                .take()
-                .and_then(|t| serde_json::from_str(&without(&t, axis.place.secret)).ok()),
+            server_timings: self.timings.take().and_then(|t| document_without(&t, axis.place.secret)),
             nonce: asked.nonce.clone(),
             begins: asked.begins.clone(),
             prompt_sha256: asked.prompt_sha256.clone(),
@@ -558,6 +555,32 @@ fn coalesced(chunks: &[RawChunk]) -> u32 {
 pub fn without(text: &str, secrets: Option<&str>) -> String {
     let lines = secrets.unwrap_or_default().lines().filter(|s| !s.is_empty());
     lines.fold(text.to_owned(), |text, secret| text.replace(secret, "[key]"))
+}
+
+/// A document of JSON without the secrets. They are sought in its strings and names as they are read: in its text they may
+/// stand escaped. None: it is none.
+pub fn document_without(text: &str, secrets: Option<&str>) -> Option<serde_json::Value> {
+    fn clean(value: &mut serde_json::Value, secrets: Option<&str>) {
+        match value {
+            serde_json::Value::String(words) => *words = without(words, secrets),
+            serde_json::Value::Array(all) => all.iter_mut().for_each(|value| clean(value, secrets)),
+            serde_json::Value::Object(fields) => {
+                *fields = std::mem::take(fields)
+                    .into_iter()
+                    .map(|(name, mut value)| {
+                        clean(&mut value, secrets);
+                        (without(&name, secrets), value)
+                    })
+                    .collect();
+            }
+            _ => {}
+        }
+    }
+    let mut document = serde_json::from_str(text).ok()?;
+    if secrets.is_some() {
+        clean(&mut document, secrets);
+    }
+    Some(document)
 }
 
 /// Words for a record: one line, of bounded length, without control characters or the secret. What else would

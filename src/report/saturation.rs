@@ -3,9 +3,11 @@
 use crate::analysis::saturation::growth::Growth;
 use crate::analysis::saturation::search::{Answer, End, Purpose};
 use crate::cli::saturate::Over;
+use crate::lettering::legible;
 use crate::reading::printable;
 use crate::report::quantity::{count, latency, percent, percentile, rate};
 use crate::rundir::run_json::Distribution;
+use crate::rundir::window::SessionKind;
 use crate::saturate::document::{Cost, Document, Optimum};
 use crate::saturate::settings::Settings;
 use crate::saturate::window::{Figures, Percentiles};
@@ -25,14 +27,14 @@ const INDENT: usize = 8;
 /// What is to be done, before the first window.
 pub fn announcement(settings: &Settings, dir: &Path) -> String {
     format!(
-        "saturate  {}: the highest at which {}; windows of {} requests and {} s at least; at most {} windows and {} s; \
+        "saturate  {}: the highest at which {}; windows of {} and {} s at least; at most {} windows and {} s; \
          every file goes to {}",
-        match settings.over {
-            Over::Rate => "requests/s, open loop",
-            Over::Concurrency => "requests in flight, closed loop",
-        },
+        raised(settings),
         goals(settings),
-        count(settings.num_prompts),
+        match settings.sessions {
+            Some(_) => "sessions".to_owned(),
+            None => format!("{} requests", count(settings.num_prompts)),
+        },
         settings.step_duration_s,
         settings.bounds.max_steps,
         settings.budget_s,
@@ -159,11 +161,19 @@ pub fn over_saturated(g: &Growth) -> String {
 
 /// The whole of it for a terminal.
 pub fn render(document: &Document) -> String {
-    let mut text = heading(&document.settings) + "\n";
+    let mut text = whom(document).map_or_else(String::new, |words| words + "\n") + &heading(&document.settings) + "\n";
     for figures in &document.steps {
         text += &(line(figures) + "\n");
     }
     text + &findings(document)
+}
+
+/// Whom it asked, and the labels of its runs; None: no window was run.
+fn whom(document: &Document) -> Option<String> {
+    let server = printable(document.server.as_deref()?, None);
+    let model = document.model.as_deref().map_or_else(String::new, |m| format!(", model {}", printable(m, None)));
+    let labels: String = document.labels.iter().map(|label| format!(" | {}", printable(label, None))).collect();
+    Some(legible(&format!("{server}{model}{labels}")).into_owned())
 }
 
 /// What comes after the windows of the search, which were shown as they were run: those at shares of the optimum, and
@@ -174,6 +184,9 @@ pub fn findings(document: &Document) -> String {
         text += &(line(figures) + "\n");
     }
     text.push('\n');
+    if !document.labels.is_empty() {
+        text += &wrapped(&format!("labels: {}", printable(&document.labels.join(" | "), None)));
+    }
     for sentence in sentences(document) {
         text += &wrapped(&sentence);
     }
@@ -326,13 +339,12 @@ fn ended(document: &Document) -> String {
 /// The whole of it as Markdown.
 pub fn markdown(document: &Document) -> String {
     let mut text = format!(
-        "# Saturation\n\ntarebench {}, started {}. Sought: the highest load ({}) at which {}.\n\n",
+        "# Saturation{}\n\n{}tarebench {}, started {}. Sought: the highest load ({}) at which {}.\n\n",
+        if document.labels.is_empty() { String::new() } else { format!(" ({})", escaped(&document.labels.join(", "))) },
+        whom(document).map_or_else(String::new, |words| format!("{}\n\n", escaped(&words))),
         document.tarebench,
         document.started_at,
-        match document.settings.over {
-            Over::Rate => "requests/s, open loop",
-            Over::Concurrency => "requests in flight, closed loop",
-        },
+        raised(&document.settings),
         goals(&document.settings)
     );
     for sentence in sentences(document) {
@@ -367,7 +379,11 @@ pub(super) fn legend(settings: &Settings) -> String {
     format!(
         "ttft is {ttft}, tpot gross. share: of the kept requests those that met the goals, in %. `one`: one request at a \
          time, to start from. `over` and `>`: the load is over-saturated, and latencies are lower bounds. `open`: the \
-         interval straddles the goal. `client`: the client was not fit to measure it."
+         interval straddles the goal. `client`: the client was not fit to measure it.{}",
+        match settings.sessions {
+            Some(_) => " Requests are turns of sessions and hang together: intervals of the share are too narrow.",
+            None => "",
+        }
     )
 }
 
@@ -388,9 +404,21 @@ pub(super) fn at(document: &Document, at: f64) -> String {
 }
 
 fn unit(document: &Document) -> &'static str {
-    match document.settings.over {
-        Over::Rate => "requests/s",
-        Over::Concurrency => "in flight",
+    match (document.settings.over, document.settings.sessions) {
+        (Over::Rate, _) => "requests/s",
+        (Over::Concurrency, None) => "in flight",
+        (Over::Concurrency, Some(SessionKind::Chat)) => "users",
+        (Over::Concurrency, Some(SessionKind::Chain)) => "agents",
+    }
+}
+
+/// What is raised, and how it is sent.
+pub(super) fn raised(settings: &Settings) -> &'static str {
+    match (settings.over, settings.sessions) {
+        (Over::Rate, _) => "requests/s, open loop",
+        (Over::Concurrency, None) => "requests in flight, closed loop",
+        (Over::Concurrency, Some(SessionKind::Chat)) => "users, each leading one conversation after another",
+        (Over::Concurrency, Some(SessionKind::Chain)) => "agents, each at one task after another",
     }
 }
 

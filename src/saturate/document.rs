@@ -29,6 +29,12 @@ pub struct Document {
     pub tarebench: String,
     /// Wall clock at the start.
     pub started_at: String,
+    /// Whom it asked, as typed; null: no window was run.
+    pub server: Option<String>,
+    /// Which model.
+    pub model: Option<String>,
+    /// What stands in the titles of its runs (`SERVER NOT VERIFIED`, ..), but for what is so of any window of a search.
+    pub labels: Vec<String>,
     /// What it was to do.
     pub settings: Settings,
     /// The windows of the search, in order of time.
@@ -147,6 +153,8 @@ impl Document {
         let record = Record::read(dir)?;
         let Replayed { search, steps } = Replayed::of(dir, &record)?;
         let bracket = search.bracket();
+        let runs = record.steps.iter().map(|step| step.dir.as_str()).chain(record.points.as_deref());
+        let asked = window::Asked::of(dir, runs)?;
         let points = match &record.points {
             None => Vec::new(),
             Some(name) => {
@@ -192,6 +200,9 @@ impl Document {
             schema: SCHEMA.to_owned(),
             tarebench: record.tarebench,
             started_at: record.started_at,
+            server: asked.server,
+            model: asked.model,
+            labels: asked.labels,
             settings: record.settings,
             optimum,
             saturation: points::saturation(&curve),

@@ -6,6 +6,7 @@ use crate::cli::{List, RunArgs};
 use crate::goals::{Goals, RequestMetric, WindowFigure};
 use crate::plan::{BadPlan, EarlyEnd, Plan};
 use crate::price::{Price, Unclear};
+use crate::rundir::window::SessionKind;
 use crate::workload::sessions::turns;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -33,6 +34,9 @@ const LONGER: f64 = 1.1;
 pub struct Settings {
     /// What is raised.
     pub over: Over,
+    /// What a load is made of, where not of single requests: then it is users who are raised, and what they lead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<SessionKind>,
     /// Where.
     pub bounds: Bounds,
     /// What the load must keep to.
@@ -143,8 +147,14 @@ impl Settings {
             whole,
             max_steps: args.max_steps,
         };
+        let kind = match (&args.run.sessions, &args.run.chain) {
+            (Some(_), _) => Some(SessionKind::Chat),
+            (None, Some(_)) => Some(SessionKind::Chain),
+            (None, None) => None,
+        };
         let mut settings = Settings {
             over: args.over,
+            sessions: kind,
             bounds,
             goals: Goals::default(),
             num_prompts: args.run.num_prompts.unwrap_or(NUM_PROMPTS),

@@ -1,8 +1,8 @@
 //! What one window of a search shows: its figures as its `run.json` has them, and how it stands to the goals.
 
 use crate::analysis::definitions::goals::Answer as Judged;
-use crate::analysis::definitions::load;
 use crate::analysis::definitions::rules::GateState;
+use crate::analysis::definitions::{labels, load};
 use crate::analysis::saturation::growth::{self, Growth};
 use crate::analysis::saturation::search::{Answer, Purpose, Shown};
 use crate::rundir::row::{Outcome, Row};
@@ -11,6 +11,7 @@ use crate::rundir::run_json::{Cell, Distribution, RunJson, Window};
 use crate::rundir::window::LoadModel;
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
@@ -71,6 +72,46 @@ pub struct Figures {
     pub ended_early: bool,
     /// What the client was not fit for: void gates, and limits of its calibration that the window left.
     pub client: Vec<String>,
+}
+
+/// Whom a search asked, and under which reservations.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Asked {
+    /// As typed, or `mock`.
+    pub server: Option<String>,
+    /// Model.
+    pub model: Option<String>,
+    /// What stands in the titles of its runs, but for what is so of any window of a search.
+    pub labels: Vec<String>,
+}
+
+/// Labels that say no more than that a window of a search has one load and is short, and what the table tells.
+const OF_ANY_WINDOW: [&str; 4] = [labels::ONE_LOAD, labels::ONE_USER, labels::SHORT, labels::CLIENT_LIMITED];
+
+impl Asked {
+    /// Of the run directories `names` in `dir`, by the last of them; labels of any.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn of<'a>(dir: &Path, names: impl Iterator<Item = &'a str>) -> anyhow::Result<Asked> {
+        let mut asked = Asked::default();
+        for name in names {
+            let read = |file: &str| -> anyhow::Result<Value> {
+                let path = dir.join(name).join(file);
+                let about = || path.display().to_string();
+                serde_json::from_str(&fs::read_to_string(&path).with_context(about)?).with_context(about)
+            };
+            let (run, plan) = (read("run.json")?, read("plan.json")?);
+            let text = |value: &Value| value.as_str().map(str::to_owned);
+            (asked.server, asked.model) = (text(&plan["base_url"]), text(&plan["model"]));
+            for label in run["labels"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+                if !OF_ANY_WINDOW.contains(&label) && !asked.labels.iter().any(|known| known == label) {
+                    asked.labels.push(label.to_owned());
+                }
+            }
+        }
+        Ok(asked)
+    }
 }
 
 /// Percentiles of one column.

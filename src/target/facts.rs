@@ -5,7 +5,7 @@ use super::address::Target;
 use super::fetch;
 use super::identity::Identity;
 use super::server_metrics::ServerMetrics;
-use crate::reading::{printable, without};
+use crate::reading::{document_without, printable};
 use bench_engine::clock::{Clock, SystemClock};
 use bench_engine::units::Nanos;
 use serde::Serialize;
@@ -151,8 +151,8 @@ pub fn ask(
             break;
         }
         let Ok(reply) = fetch::get(&root, told.endpoint, fields, PATIENCE) else { continue };
-        let body = without(&String::from_utf8_lossy(&reply.body), secret);
-        let Some(document) = serde_json::from_str(&body).ok().filter(|_| reply.status == 200) else { continue };
+        let document = document_without(&String::from_utf8_lossy(&reply.body), secret);
+        let Some(document) = document.filter(|_| reply.status == 200) else { continue };
         take(&mut facts, &document, told.endpoint, told.facts, secret);
     }
     facts

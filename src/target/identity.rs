@@ -5,7 +5,7 @@ use super::facts::Facts;
 use super::fetch::{self, FetchError};
 use super::server_metrics::{PROCESS_START, ServerMetrics};
 use crate::campaign::timestamp;
-use crate::reading::{printable, without};
+use crate::reading::{document_without, printable};
 use bench_engine::units::WallInstant;
 use serde::Serialize;
 use serde_json::Value;
@@ -59,22 +59,21 @@ impl Identity {
 pub fn ask(target: &Target, fields: &[(String, String)], secret: Option<&str>) -> Result<Identity, FetchError> {
     let timeout = Duration::from_secs(10);
     let mut identity = Identity::default();
-    let clean = |body: &[u8]| without(&String::from_utf8_lossy(body), secret);
+    let text = |body: &[u8]| String::from_utf8_lossy(body).into_owned();
     match fetch::get(target, "/v1/models", fields, timeout) {
         Err(error @ (FetchError::Connect { .. } | FetchError::Tls { .. })) => return Err(error),
         Err(other) => identity.models_error = Some(other.to_string()),
         Ok(reply) => {
             identity.not_ready = reply.status == 503;
             identity.server = reply.server.map(|server| printable(&server, secret));
-            let body = clean(&reply.body);
-            let document: Option<Value> = serde_json::from_str(&body).ok();
+            let document = document_without(&text(&reply.body), secret);
             let ids =
                 document.as_ref().and_then(|d| d.get("data")).and_then(Value::as_array).cloned().unwrap_or_default();
             identity.models = ids.iter().filter_map(|m| Some(m.get("id")?.as_str()?.to_owned())).collect();
             if reply.status == 200 && !identity.models.is_empty() {
                 identity.models_document = document;
             } else {
-                let said = crate::reading::content::error_body_words(body.as_bytes());
+                let said = crate::reading::content::error_body_words(&reply.body);
                 identity.models_error = Some(format!("HTTP {} {}", reply.status, printable(&said, secret)));
             }
         }
@@ -83,7 +82,7 @@ pub fn ask(target: &Target, fields: &[(String, String)], secret: Option<&str>) -
         return Ok(identity);
     }
     if let Ok(reply) = fetch::get(target, "/version", fields, timeout) {
-        identity.version = serde_json::from_str(&clean(&reply.body)).ok().filter(|_| reply.status == 200);
+        identity.version = document_without(&text(&reply.body), secret).filter(|_| reply.status == 200);
     }
     Ok(identity)
 }

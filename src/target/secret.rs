@@ -199,12 +199,24 @@ pub fn key_policy(source: &KeySource, is_set: bool, way: Way) -> (bool, Option<S
     }
 }
 
-/// What must not appear in any record, one a line: the key, and the values of the user's own headers. Values of fewer
-/// than eight characters keep no secret, and taking them out would garble ordinary words.
+/// What must not appear in any record, one a line: the key, and the values of the user's own headers; of those that hold
+/// credentials also what stands in them by itself, like the token after `Bearer`. Values of fewer than eight characters
+/// keep no secret, and taking them out would garble ordinary words.
 pub fn secrets(key: Option<&str>, headers: &[(String, String)]) -> Option<Secret> {
-    let values = headers.iter().map(|(_, value)| value.as_str()).filter(|value| value.len() >= 8);
-    let all: Vec<&str> = key.into_iter().chain(values).collect();
+    let credentials = headers.iter().filter(|(name, _)| holds_credentials(name));
+    let within = credentials.flat_map(|(_, value)| value.split([' ', '\t', ';', ',', '=']));
+    let values = headers.iter().map(|(_, value)| value.as_str());
+    let mut all: Vec<&str> = key.into_iter().chain(values.chain(within).filter(|value| value.len() >= 8)).collect();
+    // the longest first: what is left of a whole must not keep a part from being found
+    all.sort_by_key(|value| std::cmp::Reverse(value.len()));
+    all.dedup();
     (!all.is_empty()).then(|| Secret::new(all.join("\n")))
+}
+
+/// By its name; of others no part is taken out, since ordinary words may be in them.
+fn holds_credentials(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["auth", "cookie", "key", "token", "secret"].iter().any(|part| name.contains(part))
 }
 
 #[cfg(test)]
@@ -226,6 +238,18 @@ mod tests {
             assert!(key_policy(&variable(true), true, way).0, "asked for by name");
             assert_eq!(key_policy(&variable(false), false, way), (false, None));
         }
+    }
+
+    #[test]
+    fn a_token_is_a_secret_without_its_scheme() {
+        let of = |name: &str, value: &str| secrets(None, &[(name.to_owned(), value.to_owned())]).expect("some");
+        let lines = |name: &str, value: &str| of(name, value).lines().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(lines("authorization", "Bearer sk-planted-1"), ["Bearer sk-planted-1", "sk-planted-1"]);
+        assert!(lines("Cookie", "a=1; session=planted-77").contains(&"planted-77".to_owned()));
+        assert_eq!(lines("User-Agent", "compatible benchmark"), ["compatible benchmark"], "ordinary words stay");
+        let text = "Incorrect key sk-planted-1, not Bearer sk-planted-1";
+        let secret = of("Authorization", "Bearer sk-planted-1");
+        assert_eq!(crate::reading::without(text, Some(&secret)), "Incorrect key [key], not [key]");
     }
 
     #[test]

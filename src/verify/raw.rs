@@ -8,6 +8,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::trace::Replayed;
+use super::turns::Turns;
 use super::{Difference, client, server, window};
 use crate::rundir::chain::Chain;
 use crate::rundir::mark;
@@ -31,6 +32,8 @@ pub(super) struct Raw {
     pub(super) tails: Vec<(FileName, usize)>,
     /// The last window has no line: the run ended in the middle of it.
     pub(super) cut_off: bool,
+    /// The first row of a session that does not fit those before it.
+    pub(super) contradiction: Option<Difference>,
 }
 
 /// The rows of one window as they come in.
@@ -73,6 +76,7 @@ impl Raw {
         };
         let mut sent = vec![0; windows.len()];
         let mut replayed = Replayed::new(dir, &plan, &windows);
+        let (mut turns, mut contradiction) = (Turns::new(&windows), None);
         each_row(dir, &mut request_tails, &mut |at, row, h| {
             rows += 1;
             let key = (u64::from(row.cell), u64::from(row.window));
@@ -84,6 +88,9 @@ impl Raw {
             };
             if let Some(replayed) = &mut replayed {
                 replayed.take(&row, at)?;
+            }
+            if contradiction.is_none() {
+                contradiction = turns.take(&row, at).err();
             }
             pile.rows.push(slim(row));
             // the rows of a finished window are not needed any more
@@ -106,7 +113,7 @@ impl Raw {
         server::complete(&windows, &sent, &scrapes, &plan, &mut of_windows);
         tails.extend(request_tails.into_iter().chain(health_tails).chain(scrapes_tails).chain(marks_tails));
         let orphans = piles.into_iter().map(|(key, pile)| (key, pile.counted)).collect();
-        Ok(Raw { plan, windows, figures, rows, orphans, tails, cut_off })
+        Ok(Raw { plan, windows, figures, rows, orphans, tails, cut_off, contradiction })
     }
 }
 

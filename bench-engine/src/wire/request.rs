@@ -6,7 +6,10 @@ use zeroize::Zeroizing;
 
 /// A header field that would break the head apart.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("header {name:?}: a name is letters, digits and -, a value has no line breaks or control characters")]
+#[error(
+    "header {name:?}: a name is letters, digits and - (Content-Length and Transfer-Encoding are ours), a value has no line \
+     breaks or control characters"
+)]
 pub struct BadField {
     /// Its name; the value may be a secret.
     pub name: String,
@@ -92,7 +95,10 @@ impl RequestTemplate {
     }
 }
 
-fn well_formed(name: &str, value: &str) -> bool {
+/// Whether a field can stand in a head: [RFC 9110] 5.1 and 5.5, and it is none of those that frame the body.
+///
+/// [RFC 9110]: https://www.rfc-editor.org/rfc/rfc9110
+pub fn well_formed(name: &str, value: &str) -> bool {
     let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     !name.is_empty()
         && name.bytes().all(token)

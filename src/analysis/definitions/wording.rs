@@ -342,7 +342,7 @@ fn change(first: f64, last: f64) -> String {
 pub fn warm_up_longer(cut: u64, dropped: u64, before_ms: f64, after_ms: f64) -> String {
     format!(
         "warm-up longer than dropped: the first {cut} requests (MSER-5), {dropped} are dropped; median {before_ms:.3} ms in \
-         those kept of them, {after_ms:.3} ms after; drop more (--drop)"
+         those kept of them, {after_ms:.3} ms after; drop more (--drop, of sessions --drop-sessions)"
     )
 }
 

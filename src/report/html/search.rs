@@ -10,7 +10,12 @@ use crate::saturate::document::Document;
 pub fn of_search(document: &Document) -> String {
     let header = html! {
         h1 { "tarebench saturate" }
+        @if !document.labels.is_empty() {
+            p { @for label in &document.labels { span class="label" { (foreign::name(label)) } } }
+        }
         dl class="facts" {
+            dt { "Server" } dd { (foreign::name(document.server.as_deref().unwrap_or("no window was run"))) }
+            dt { "Model" } dd { (foreign::name(document.model.as_deref().unwrap_or("not recorded"))) }
             dt { "Started" } dd { (foreign::name(&document.started_at)) }
             dt { "Measured with" } dd { "tarebench " (foreign::name(&document.tarebench)) }
             dt { "Goals" } dd { (foreign::sentence(&saturation::goals(&document.settings))) }
@@ -50,7 +55,8 @@ pub fn of_search(document: &Document) -> String {
             "tarebench report DIR --out again.html  # makes this page again"
         }
     };
-    shell::page("tarebench saturate", &header, &main)
+    let labels = if document.labels.is_empty() { String::new() } else { format!(" ({})", document.labels.join(", ")) };
+    shell::page(&foreign::plain(&format!("tarebench saturate{labels}"), foreign::SENTENCE), &header, &main)
 }
 
 fn verdict(document: &Document) -> Markup {
@@ -98,6 +104,8 @@ mod tests {
         assert_eq!(pictures(&page), 3);
         for words in [
             "76.2 requests/s meet the goals",
+            "<title>tarebench saturate (SERVER NOT VERIFIED)",
+            "https://gpu-7:8000",
             ">optimum</text>",
             ">knee</text>",
             "goal 99.0 %",

@@ -9,6 +9,7 @@ fn settings() -> Settings {
     let goals = Goals::new(None, &["ttft:500".to_owned()]).expect("goals").expect("goals");
     let bounds = Bounds { from: None, to: None, factor: 2.0, resolution: 0.05, whole: false, max_steps: 40 };
     Settings {
+        sessions: None,
         over: Over::Rate,
         bounds,
         goals,
@@ -64,6 +65,9 @@ pub(in crate::report) fn document() -> Document {
         schema: String::new(),
         tarebench: "0".to_owned(),
         started_at: "then".to_owned(),
+        server: Some("https://gpu-7:8000".to_owned()),
+        model: Some("m".to_owned()),
+        labels: vec!["SERVER NOT VERIFIED".to_owned()],
         settings: settings(),
         steps: vec![figures(64.0, Answer::Meets)],
         points: Vec::new(),

@@ -10,6 +10,7 @@ use crate::cli::saturate::Over;
 use crate::goals::RequestMetric;
 use crate::report::axis::{Axis, Scale, px};
 use crate::report::quantity::{latency, percent, rate};
+use crate::report::saturation;
 use crate::saturate::document::Document;
 use crate::saturate::window::Figures;
 
@@ -82,8 +83,10 @@ impl<'a> Curve<'a> {
         let labels: Vec<(f64, String)> = loads.iter().map(|l| (self.x.px(*l), format!("{l}"))).collect();
         let log = if self.x.scale == Scale::Log { ", log scale" } else { "" };
         let title = match self.document.settings.over {
-            Over::Rate => "requests/s offered",
-            Over::Concurrency => "requests in flight",
+            Over::Rate => "requests/s offered".to_owned(),
+            Over::Concurrency => {
+                saturation::raised(&self.document.settings).split(',').next().unwrap_or_default().to_owned()
+            }
         };
         canvas.x_labels(&PLOT, &labels, &format!("{title}{log}"));
         let named = [
