@@ -140,10 +140,12 @@ pub fn dispatch_delay(due: u64, slot_free: u64) -> i64 {
 }
 
 /// The first thing done for a request: the start of its connection where one was opened for it, else submit.
-/// Looking a name up is a part of opening.
+/// Looking a name up is a part of opening. Of a request that was tried again both are the last try's: the first try went out
+/// when a worker took it up, and what passed between the two was the server's.
 pub fn first_action(row: &Row) -> Option<u64> {
     let opening = [row.dns, row.connect, row.tls].into_iter().flatten().fold(0, u64::saturating_add);
-    Some(row.submit?.saturating_sub(opening))
+    let action = row.submit?.saturating_sub(opening);
+    Some(row.taken.filter(|_| row.retries > 0).map_or(action, |taken| taken.min(action)))
 }
 
 /// Name resolution, when done for this request.

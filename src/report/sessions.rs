@@ -74,6 +74,9 @@ pub(super) fn counts(found: &Sessions) -> String {
         format!("{} kept", count(c.kept)),
         format!("{} complete", count(c.complete)),
     ]);
+    if c.empty_replies > 0 {
+        facts.push(format!("{} replies without answer text, sent back EMPTY", count(c.empty_replies)));
+    }
     facts.join("   ")
 }
 

@@ -46,6 +46,9 @@ pub struct SessionCounts {
     pub cut: u64,
     /// Kept sessions that failed, by the turn that failed, from 1.
     pub failed_at_turn: BTreeMap<u32, u64>,
+    /// Ok turns of kept sessions, but for last ones, whose reply had no answer text (it was reasoning or a call of a tool): the
+    /// next turn carries an empty reply.
+    pub empty_replies: u64,
     /// Turns of kept sessions that were planned and never became due, since their session failed or was cut.
     pub turns_never_due: u64,
 }

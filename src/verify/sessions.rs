@@ -8,7 +8,7 @@ use super::distributions::{Forbidden, Metric, distribution};
 use super::raw::number;
 use super::window::verdict;
 use crate::analysis::definitions::sessions::{
-    Fate, elapsed, fate, pause, together, turnaround, until, waited_since_due,
+    Fate, elapsed, fate, pause, sends_back_nothing, together, turnaround, until, waited_since_due,
 };
 use crate::analysis::definitions::{self, Columns, share, wording};
 use crate::analysis::percentiles::Sample;
@@ -127,6 +127,7 @@ impl<'a> Course<'a> {
             "failed": failed_at.values().sum::<u64>(),
             "cut": fates.iter().filter(|fate| **fate == Fate::Cut).count(),
             "failed_at_turn": failed_at.into_iter().map(|(turn, n)| (turn.to_string(), n)).collect::<BTreeMap<_, _>>(),
+            "empty_replies": kept.iter().flat_map(|turns| turns.iter()).filter(|(_, row)| sends_back_nothing(row)).count(),
             "turns_never_due": kept.iter().map(|turns| never(turns)).sum::<u64>(),
         })
     }

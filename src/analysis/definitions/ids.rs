@@ -30,7 +30,11 @@ pub const ALL: [(&str, &str, &str); 58] = [
     ("ntpot", "tare", "ntpot.tare=e2e.tare/N"),
     ("ntpot", "net", "ntpot.net=e2e.net/N"),
     ("upload", "value", "upload=max(0,wire_out-handed)"),
-    ("lateness", "value", "lateness=(submit-dns-connect-tls)-max(due,slot_free);not of turns with after"),
+    (
+        "lateness",
+        "value",
+        "lateness=(submit-dns-connect-tls, of what was tried again taken)-max(due,slot_free);not of turns with after",
+    ),
     ("dispatch_delay", "value", "dispatch_delay=max(due,slot_free)-due"),
     ("connect", "dns", "connect.dns=dns"),
     ("connect", "tcp", "connect.tcp=connect"),

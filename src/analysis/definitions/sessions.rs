@@ -4,7 +4,7 @@
 //! complete, and its intervals are of sessions, never of turns.
 
 use super::{Columns, Net, first_action, load, span};
-use crate::rundir::row::Row;
+use crate::rundir::row::{Outcome, Row, Turn};
 
 /// What became of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,12 @@ pub fn is_arrival(row: &Row) -> bool {
 /// schedule kept late.
 pub fn needs_reply(row: &Row) -> bool {
     row.session.as_ref().is_some_and(|turn| turn.after.is_some())
+}
+
+/// Whether the next turn of a session carries an empty reply: this one is ok, and had no answer text.
+pub fn sends_back_nothing(row: &Row) -> bool {
+    let goes_on = |turn: &Turn| turn.turn.saturating_add(1) < turn.turns && turn.reply_sha256.is_none();
+    row.outcome == Outcome::Ok && row.session.as_ref().is_some_and(goes_on)
 }
 
 /// From the moment at which a turn was due and the reply that it needs had ended, to the first thing done for it, in ns.

@@ -108,6 +108,17 @@ fn answered_before_it_was_sent_has_no_net() {
     assert_eq!(ttft(&row).net, None);
 }
 
+/// A server that takes a request, says nothing and closes: what it took is not the client's lateness.
+#[test]
+fn the_first_try_is_the_first_action() {
+    let mut row = request(0, 1_000);
+    let submit = row.submit.unwrap();
+    (row.retries, row.taken, row.submit) = (1, Some(submit), Some(submit + 400_000_000));
+    assert_eq!(first_action(&row), Some(submit));
+    row.retries = 0;
+    assert_eq!(first_action(&row), Some(submit + 400_000_000));
+}
+
 #[test]
 fn opening_a_connection_is_the_first_action() {
     let mut row = request(1, MS);

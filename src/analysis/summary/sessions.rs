@@ -127,6 +127,9 @@ impl SessionTally {
             let text = format!("session {} has turn {}, and {} turns", turn.id, turn.turn, turn.turns);
             return Err(SummaryError::counts(bounds, text));
         }
+        if row.phase == Phase::Measured {
+            self.counts.empty_replies += u64::from(sessions::sends_back_nothing(row));
+        }
         if row.phase == Phase::Measured && row.outcome != Outcome::NotSent {
             self.turnaround.extend(sessions::turnaround(row));
             self.turns.entry(turn.turn).or_default().take(row);
@@ -267,12 +270,23 @@ mod tests {
 
     #[test]
     fn counts_close_and_only_complete_sessions_have_a_time() {
-        let specimen = Specimen::sessions(Some(3), 40);
+        let mut specimen = Specimen::sessions(Some(3), 40);
+        // no last turn, kept: the next one carries nothing; of a last turn nobody asks
+        for place in [0, 3] {
+            let of = |row: &&mut Row| row.session.as_ref().is_some_and(|turn| (turn.id, turn.turn) == (20, place));
+            let row = specimen.windows[0].1.iter_mut().find(of).unwrap();
+            row.session.as_mut().unwrap().reply_sha256 = None;
+        }
+        let specimen_again = || {
+            let mut again = Specimen::sessions(Some(3), 40);
+            again.windows = specimen.windows.clone();
+            again
+        };
         let shuffled = |mut specimen: Specimen| {
             specimen.windows.iter_mut().for_each(|(_, rows)| rows.reverse());
             specimen
         };
-        let window = first(specimen);
+        let window = first(specimen_again());
         let found = window.sessions.clone().unwrap();
         let counts = SessionCounts {
             begun: 40,
@@ -283,6 +297,7 @@ mod tests {
             cut: 1,
             failed_at_turn: BTreeMap::from([(2, 1)]),
             turns_never_due: 2,
+            empty_replies: 1,
         };
         assert_eq!(found.counts, counts);
         let columns = [&found.duration, &found.waited.gross, &found.waited.tare, &found.waited.net, &found.waited.due];
@@ -295,7 +310,7 @@ mod tests {
         );
         assert_eq!(found.by_turn.iter().map(|turn| turn.turn).collect::<Vec<_>>(), [1, 2, 3, 4]);
         // in whatever order rows were written
-        assert_eq!(first(shuffled(Specimen::sessions(Some(3), 40))).sessions, Some(found));
+        assert_eq!(first(shuffled(specimen_again())).sessions, Some(found));
     }
 
     #[test]
