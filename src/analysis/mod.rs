@@ -7,5 +7,6 @@ pub mod percentiles;
 pub mod saturation;
 #[cfg(test)]
 pub(crate) mod specimen;
-pub mod statistics;
 pub mod summary;
+
+pub use ::statistics;

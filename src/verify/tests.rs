@@ -710,7 +710,7 @@ proptest! {
     }
 }
 
-/// 2,000,000 token events, written, summarised and verified: `time cargo test --release two_million -- --ignored`.
+/// 2,000,000 token events, written, summarised and verified: `scripts/check-long`.
 #[test]
 #[ignore = "long"]
 fn two_million_events() {

@@ -72,7 +72,7 @@ pub fn of(series: &[f64]) -> Option<Memory> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::statistics::simulated::{Draws, Law};
+    use crate::simulated::{Draws, Law};
     use proptest::prelude::*;
 
     /// AR(1): `(1 + phi) / (1 - phi)`; ranks of a normal process have `6 / pi asin(phi^k / 2)` at lag k.

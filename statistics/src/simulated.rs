@@ -1,11 +1,11 @@
-//! Series of known laws, for tests: the same bits for the same seed.
+//! Series of known laws, for tests and simulations: the same bits for the same seed. Nothing published is made of them.
 
 use rand_core::Rng;
 use rand_pcg::Pcg64;
 
 /// How the values of a series come about.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Law {
+pub enum Law {
     /// Independent, log-normal with sigma 0.5 around 200: the spread that real TTFTs have.
     Independent,
     /// Independent, of three lengths (70, 20 and 10 %) with 100, 200 and 800 in the middle.
@@ -19,21 +19,22 @@ pub(crate) enum Law {
 }
 
 /// Draws from a law.
-pub(crate) struct Draws {
+pub struct Draws {
     rng: Pcg64,
     law: Law,
     state: f64,
 }
 
 impl Draws {
-    pub(crate) fn new(law: Law, seed: u64) -> Draws {
+    /// From the beginning of the stream that `seed` names.
+    pub fn new(law: Law, seed: u64) -> Draws {
         let mut draws = Draws { rng: Pcg64::new(u128::from(seed), 11), law, state: 0.0 };
         draws.state = draws.normal();
         draws
     }
 
     /// The next `n` values.
-    pub(crate) fn series(&mut self, n: usize) -> Vec<f64> {
+    pub fn series(&mut self, n: usize) -> Vec<f64> {
         (0..n).map(|_| self.value()).collect()
     }
 
@@ -43,7 +44,7 @@ impl Draws {
     }
 
     /// Standard normal (Box and Muller).
-    pub(crate) fn normal(&mut self) -> f64 {
+    pub fn normal(&mut self) -> f64 {
         let (radius, angle) = ((-2.0 * self.uniform().ln()).sqrt(), self.uniform() * std::f64::consts::TAU);
         radius * angle.cos()
     }
@@ -70,7 +71,7 @@ impl Draws {
 }
 
 /// The largest count of hits that `runs` tries of this probability give in 999 of 1,000 cases, nearly.
-pub(crate) fn at_most(probability: f64, runs: usize) -> usize {
+pub fn at_most(probability: f64, runs: usize) -> usize {
     let mean = probability * runs as f64;
     (mean + 3.1 * (mean * (1.0 - probability)).sqrt() + 1.0).ceil() as usize
 }

@@ -46,7 +46,7 @@ pub fn of(series: &[f64]) -> Option<Cut> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::statistics::simulated::{Draws, Law};
+    use crate::simulated::{Draws, Law};
     use proptest::prelude::*;
 
     /// `sum (x - mean)^2 / n^2` of each rest, as the paper writes it.

@@ -71,7 +71,7 @@ fn polynomial(coefficients: &[f64], x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::statistics::gamma_distribution::below_and_above;
+    use crate::gamma_distribution::below_and_above;
     use bench_engine::schedule::ArrivalLaw;
     use proptest::prelude::*;
 

@@ -2,6 +2,8 @@
 //!
 //! The same input gives the same bits on every machine: sums are taken in a stated order, random draws have a stated seed.
 
+#![forbid(unsafe_code)]
+
 pub mod anderson_darling;
 pub mod autocorrelation;
 pub mod change_points;
@@ -16,11 +18,11 @@ pub mod logarithm;
 pub mod mser;
 pub mod normal_tail;
 pub mod order_interval;
+pub mod percentiles;
 pub mod permutation;
 pub mod proportion;
 pub mod rank_sum;
 pub mod ranks;
-#[cfg(test)]
-pub(crate) mod simulated;
+pub mod simulated;
 pub mod token_counts;
 pub mod trend;

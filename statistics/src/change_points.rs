@@ -99,8 +99,8 @@ fn bounded(sorted: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::statistics::levels::middle;
-    use crate::analysis::statistics::simulated::{Draws, Law, at_most};
+    use crate::levels::middle;
+    use crate::simulated::{Draws, Law, at_most};
     use proptest::prelude::*;
 
     /// Noise of about one around levels.

@@ -19,7 +19,7 @@
 use rand_core::Rng;
 use rand_pcg::Pcg64;
 
-use crate::analysis::percentiles::{PUBLISHED, Percentile, Sample};
+use crate::percentiles::{PUBLISHED, Percentile, Sample};
 
 /// How often requests are drawn again.
 pub const REPLICATES: usize = 999;
@@ -196,7 +196,7 @@ fn below(rng: &mut Pcg64, n: u64) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::statistics::order_interval;
+    use crate::order_interval;
     use proptest::prelude::*;
 
     fn of(requests: &[Vec<i64>]) -> [Option<[f64; 2]>; 5] {

@@ -101,7 +101,7 @@ fn inflation(rho: f64, n: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::statistics::simulated::{Draws, Law, at_most};
+    use crate::simulated::{Draws, Law, at_most};
     use proptest::prelude::*;
 
     /// Worked out apart, in Python, with `math.erfc`.

@@ -10,7 +10,7 @@
 //! Values that depend on each other, as those of neighbouring requests do where a server's state lasts, say less than
 //! their number: these intervals are then too narrow.
 
-use crate::analysis::percentiles::{PUBLISHED, Percentile, Sample};
+use crate::percentiles::{PUBLISHED, Percentile, Sample};
 
 /// Largest probability that the true percentile lies beyond one end.
 pub const TAIL: f64 = 0.025;
