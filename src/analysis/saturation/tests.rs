@@ -198,7 +198,8 @@ proptest! {
     /// At every moment the bracket of a monotone server holds its edge, and in the end closely.
     #[test]
     fn the_bracket_holds_the_edge(edge in 0.5_f64..5e3, from in 0.5_f64..5e3, over in 1.0_f64..3.0) {
-        let bounds = Bounds { from: Some(from), max_steps: 60, ..bounds() };
+        // further below its first load a search does not go
+        let bounds = Bounds { from: Some(from.min(edge * 1_000.0)), max_steps: 60, ..bounds() };
         let mut search = Search::new(bounds);
         let mut server = sharp(edge, edge * over);
         while let Next::Try(trial) = search.next() {
