@@ -3,6 +3,7 @@
 
 use crate::record::{Due, Ending, Finished};
 use crate::units::{Instant, Nanos, WallInstant};
+use crate::wire::tls::Session;
 use bytes::Bytes;
 use std::fmt;
 use std::num::NonZeroU32;
@@ -70,6 +71,20 @@ impl Reuse {
 }
 
 /// A connection slot's state.
+///
+/// ```text
+///            open               connected, TLS               secured
+///   Closed --------> Opening -------------------> Securing -----------+
+///     ^                 |                                             |
+///     |                 +------------- connected, plain --------------+
+///     |                                                               |
+///     |                      send                                     |
+///     |          Ready ----------------> Busy <-- opened for a request+
+///     |            ^ ^----- reply over ----'                          |
+///     |            +--------------------------------- opened ahead ---+
+///     |
+///     +-- from each: refused, lost, ended by the peer, timed out, cut short, or not worth keeping
+/// ```
 #[derive(Debug)]
 pub enum Conn {
     /// No connection.
@@ -105,8 +120,58 @@ pub enum Conn {
     Busy(Open, Current),
 }
 
+/// What was under way on a connection that was given up.
+#[derive(Debug)]
+pub enum Abandoned {
+    /// A request: on it, or waiting for it.
+    Request(Current),
+    /// Nothing but its being opened, ahead of any request.
+    OpenedAhead,
+}
+
+impl Conn {
+    /// Leaves for [`Conn::Closed`]: what it was until now. Its TLS ends with what is returned.
+    pub fn leave(&mut self, by_server: bool) -> Conn {
+        std::mem::replace(self, Conn::Closed { by_server })
+    }
+
+    /// Leaves for [`Conn::Closed`] if something is under way: what that is. Else nothing changes.
+    pub fn abandon(&mut self) -> Option<Abandoned> {
+        let current = match self.leave(false) {
+            Conn::Busy(_, current) => Some(current),
+            Conn::Opening { current, .. } | Conn::Securing { current, .. } => current,
+            idle @ (Conn::Closed { .. } | Conn::Ready(_)) => {
+                *self = idle;
+                return None;
+            }
+        };
+        Some(current.map_or(Abandoned::OpenedAhead, Abandoned::Request))
+    }
+
+    /// Open, and nothing on it.
+    pub fn is_ready(&self) -> bool {
+        matches!(self, Conn::Ready(_))
+    }
+
+    /// Whatever comes on it is TLS's.
+    pub fn is_encrypted(&self) -> bool {
+        match self {
+            Conn::Securing { open, .. } | Conn::Ready(open) | Conn::Busy(open, _) => open.tls.is_some(),
+            Conn::Closed { .. } | Conn::Opening { .. } => false,
+        }
+    }
+
+    /// Its TLS, from TCP's connect on.
+    pub fn tls(&mut self) -> Option<&mut Session> {
+        match self {
+            Conn::Securing { open, .. } | Conn::Ready(open) | Conn::Busy(open, _) => open.tls.as_deref_mut(),
+            Conn::Closed { .. } | Conn::Opening { .. } => None,
+        }
+    }
+}
+
 /// What an open connection has been through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Open {
     /// Requests it carried before.
     pub carried: u32,
@@ -116,6 +181,8 @@ pub struct Open {
     pub address: u32,
     /// Its last reply ended then.
     pub idle_since: Instant,
+    /// What secures it, where it is secured.
+    pub tls: Option<Box<Session>>,
 }
 
 /// The request of a slot, and its stamps so far.
@@ -247,7 +314,7 @@ impl KeepAlive {
     }
 
     /// A kept-alive connection was found closed, so long after its last reply.
-    pub fn found_closed(&mut self, open: Open, now: Instant) {
+    pub fn found_closed(&mut self, open: &Open, now: Instant) {
         let soon = now.saturating_since(open.idle_since) < HABIT;
         if *self == KeepAlive::Untried && open.carried > 0 && soon {
             *self = KeepAlive::Refused;
@@ -260,7 +327,7 @@ mod tests {
     use super::*;
 
     fn open(carried: u32) -> Open {
-        Open { carried, replaces: false, address: 0, idle_since: Instant::from_ns(0) }
+        Open { carried, replaces: false, address: 0, idle_since: Instant::from_ns(0), tls: None }
     }
 
     #[test]
@@ -279,17 +346,17 @@ mod tests {
     #[test]
     fn a_habit_is_learnt_and_an_idle_timeout_is_not() {
         let mut soon = KeepAlive::default();
-        soon.found_closed(open(1), Instant::from_ns(1_000));
+        soon.found_closed(&open(1), Instant::from_ns(1_000));
         assert_eq!(soon, KeepAlive::Refused);
         let mut late = KeepAlive::default();
-        late.found_closed(open(1), Instant::from_ns(5_000_000_000));
+        late.found_closed(&open(1), Instant::from_ns(5_000_000_000));
         assert_eq!(late, KeepAlive::Untried);
         let mut works = KeepAlive::default();
         works.reuse_worked();
-        works.found_closed(open(1), Instant::from_ns(1_000));
+        works.found_closed(&open(1), Instant::from_ns(1_000));
         assert_eq!(works, KeepAlive::Works);
         let mut unused = KeepAlive::default();
-        unused.found_closed(open(0), Instant::from_ns(1_000));
+        unused.found_closed(&open(0), Instant::from_ns(1_000));
         assert_eq!(unused, KeepAlive::Untried);
     }
 }
