@@ -139,7 +139,8 @@ impl Conn {
     pub fn abandon(&mut self) -> Option<Abandoned> {
         let current = match self.leave(false) {
             Conn::Busy(_, current) => Some(current),
-            Conn::Opening { current, .. } | Conn::Securing { current, .. } => current,
+            Conn::Opening { current, .. } => current,
+            Conn::Securing { tcp, current, .. } => current.map(|current| Current { connect: Some(tcp), ..current }),
             idle @ (Conn::Closed { .. } | Conn::Ready(_)) => {
                 *self = idle;
                 return None;
@@ -251,14 +252,25 @@ impl Current {
         }
     }
 
+    /// It may go out on another connection: nothing of it has left, and this one was not opened for it. So it moves once
+    /// at most.
+    pub fn may_move(&self) -> bool {
+        self.submit.is_none() && self.connect.is_none()
+    }
+
     /// It may be sent anew: it went out on a kept-alive connection that died before any byte of the reply.
     pub fn may_retry(&self) -> bool {
         self.reused && self.reads == 0 && self.retries == 0
     }
 
-    /// Forgets the first try, all but its turn.
+    /// Forgets the connection it was on, all but its turn: for another one.
+    pub fn moved(self) -> Self {
+        Current { retries: self.retries, ..Current::new(self.job, self.due, self.taken) }
+    }
+
+    /// The same, and counts that it was sent.
     pub fn retry(self) -> Self {
-        Current { retries: self.retries + 1, ..Current::new(self.job, self.due, self.taken) }
+        Current { retries: self.retries + 1, ..self.moved() }
     }
 
     /// The record of it. The tape's last block is added by the caller.
@@ -306,6 +318,8 @@ pub enum KeepAlive {
 
 /// A close within this time after a reply is taken for the server's habit, not for an idle timeout.
 const HABIT: Nanos = Nanos::from_secs(1);
+/// The same where a request was sent meanwhile: its own end follows a server's last bytes with nothing in between.
+const AT_ONCE: Nanos = Nanos::from_millis(100);
 
 impl KeepAlive {
     /// A reply came on a connection that had carried a request before.
@@ -318,6 +332,17 @@ impl KeepAlive {
         let soon = now.saturating_since(open.idle_since) < HABIT;
         if *self == KeepAlive::Untried && open.carried > 0 && soon {
             *self = KeepAlive::Refused;
+        }
+    }
+
+    /// A kept-alive connection was lost under a request. It may have been for that request: only what came at once after the
+    /// reply before, and not in the middle of sending, is taken for the habit of closing after replies.
+    pub fn lost_under(&mut self, current: &Current, open: &Open, now: Instant) {
+        let begun = current.submit.is_some();
+        let half_sent = begun && current.sent.is_none();
+        let at_once = now.saturating_since(open.idle_since) < AT_ONCE;
+        if current.reads == 0 && !half_sent && (at_once || !begun) {
+            self.found_closed(open, now);
         }
     }
 }

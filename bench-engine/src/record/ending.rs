@@ -44,6 +44,19 @@ pub enum Ending {
     /// The socket failed with this errno.
     #[error("the connection broke: {}", errno_words(*.0))]
     Broken(i32),
+    /// The peer closed, or the socket failed with this errno, while the request was being sent and before anything of a reply.
+    #[error(
+        "{} before the whole request was sent: it may be larger than the server, or a proxy in front of it, takes{}",
+        loss_words(*.0), loss_errno(*.0)
+    )]
+    HalfSent(Option<i32>),
+    /// The same before anything of the request had left, on a connection that had been opened for it.
+    #[error(
+        "{} before anything of the request was sent: the server, or a proxy in front of it, may accept more connections \
+         than it serves{}",
+        loss_words(*.0), loss_errno(*.0)
+    )]
+    Unsent(Option<i32>),
     /// The peer closed a TLS connection without saying so in TLS: what is missing may have been cut off by anybody.
     #[error("the server closed the connection without TLS's own end (close_notify): the reply may have been cut short")]
     NoCloseNotify,
@@ -88,6 +101,11 @@ pub enum ProtocolError {
     /// 101, or more interim responses than anyone needs.
     #[error("the server answered with interim responses only, or switched protocols")]
     Interim,
+    /// Bytes on a new connection before anything of a request had left.
+    #[error(
+        "the server spoke before it was asked for anything: it refuses connections in this way, or is no HTTP server"
+    )]
+    Unasked,
     /// A body that is no stream and has no end in sight.
     #[error("the reply is longer than {} MiB", crate::exchange::MAX_WHOLE_BODY_BYTES >> 20)]
     TooLong,
@@ -126,4 +144,15 @@ impl ClientFault {
 fn errno_words(errno: i32) -> String {
     let e = nix::errno::Errno::from_raw(errno);
     format!("{e:?} ({})", e.desc())
+}
+
+fn loss_words(errno: Option<i32>) -> &'static str {
+    match errno {
+        None => "the server closed the connection",
+        Some(_) => "the connection broke",
+    }
+}
+
+fn loss_errno(errno: Option<i32>) -> String {
+    errno.map_or_else(String::new, |errno| format!("; {}", errno_words(errno)))
 }

@@ -5,7 +5,8 @@ use super::connection::Gone;
 use super::queues::Message;
 use crate::conn::{Conn, Current};
 use crate::io::{ConnId, Event, Events};
-use crate::record::Ending;
+use crate::record::{ClientFault, Ending};
+use crate::units::Instant;
 
 impl Events for Desk {
     fn on(&mut self, conn: ConnId, event: Event<'_>) {
@@ -24,12 +25,7 @@ impl Events for Desk {
                     current.sent = Some(at);
                 }
             }
-            // what the server has to say about it may still be read: the receiving side ends the request
-            Event::SendFailed(errno) => {
-                if let Conn::Busy(_, current) = &mut self.slots[slot as usize].conn {
-                    current.send_failed = Some(errno);
-                }
-            }
+            Event::SendFailed { at, errno } => self.on_send_failed(slot, at, errno),
             Event::WireOut { sequence, wall, at } => match self.current(slot, sequence) {
                 Some(current) => current.wire_out = Some((wall, at)),
                 None => {
@@ -45,12 +41,24 @@ impl Events for Desk {
                 true => self.on_gone(slot, at, Gone::Unannounced),
                 false => self.on_gone(slot, at, Gone::Closed),
             },
-            Event::ReceiveFailed { at, errno } => self.on_gone(slot, at, Gone::Broken(errno)),
+            Event::ReceiveFailed { at, errno } => self.on_gone(slot, at, Gone::of_errno(errno)),
         }
     }
 }
 
 impl Desk {
+    /// Nothing more of what was being sent will leave.
+    fn on_send_failed(&mut self, slot: u32, at: Instant, errno: i32) {
+        self.now = self.now.max(at);
+        match (&mut self.slots[slot as usize].conn, ClientFault::from_errno(errno)) {
+            // the connection is whole, and the server waits for the rest: nothing would ever come
+            (Conn::Busy(..) | Conn::Securing { .. }, Some(fault)) => self.give_up(slot, Ending::Client(fault)),
+            // what the server has to say about it may still be read: the receiving side ends the request
+            (Conn::Busy(_, current), None) => current.send_failed = Some(errno),
+            _ => {}
+        }
+    }
+
     /// The request of `slot`, when its last send is `sequence`.
     fn current(&mut self, slot: u32, sequence: u64) -> Option<&mut Current> {
         match &mut self.slots[slot as usize].conn {

@@ -2,7 +2,7 @@
 
 use super::{Action, Desk};
 use crate::conn::{Abandoned, Conn, Current, Open};
-use crate::record::{Ending, ReadStamp, Timer};
+use crate::record::{ClientFault, Ending, ReadStamp, Timer};
 use crate::units::{Instant, Nanos};
 use crate::wire::tls::{self, TlsFault};
 use std::net::SocketAddr;
@@ -18,6 +18,20 @@ pub(super) enum Gone {
     Broken(i32),
     /// TLS could not go on.
     Tls(TlsFault),
+    /// Not from the other side at all: this host lacks something.
+    Client(ClientFault),
+}
+
+impl Gone {
+    /// What a failed receive means.
+    pub(super) fn of_errno(errno: i32) -> Self {
+        ClientFault::from_errno(errno).map_or(Gone::Broken(errno), Gone::Client)
+    }
+
+    /// The server's doing, or that of what lies between.
+    pub(super) fn is_theirs(self) -> bool {
+        !matches!(self, Gone::Client(_))
+    }
 }
 
 impl Desk {
@@ -149,17 +163,19 @@ impl Desk {
     /// The peer closed, or the connection broke.
     pub(super) fn on_gone(&mut self, slot: u32, at: Instant, gone: Gone) {
         self.now = self.now.max(at);
-        match self.slots[slot as usize].conn.leave(true) {
+        match self.slots[slot as usize].conn.leave(gone.is_theirs()) {
             Conn::Busy(open, current) => {
                 self.close(slot);
-                self.count(slot, |r| &mut r.closed_by_server, 1);
+                self.count(slot, |r| &mut r.closed_by_server, u32::from(gone.is_theirs()));
                 self.on_lost(slot, &open, current, gone);
             }
             Conn::Ready(open) => {
                 self.close(slot);
-                self.count(slot, |r| &mut r.closed_by_server, 1);
+                self.count(slot, |r| &mut r.closed_by_server, u32::from(gone.is_theirs()));
                 let now = self.now;
-                self.server_of(slot).keep_alive.found_closed(&open, now);
+                if gone.is_theirs() {
+                    self.server_of(slot).keep_alive.found_closed(&open, now);
+                }
             }
             securing @ Conn::Securing { .. } => {
                 self.slots[slot as usize].conn = securing;

@@ -5,7 +5,7 @@ use super::queues::{Message, SlotBlocks};
 use super::{Action, Desk};
 use crate::conn::{Conn, Current, KeepAlive, Open};
 use crate::exchange::{Exchange, Progress};
-use crate::record::{Due, Ending, ReadStamp, Timer};
+use crate::record::{Due, Ending, ProtocolError, ReadStamp, Timer};
 use bytes::Bytes;
 
 impl Desk {
@@ -57,8 +57,8 @@ impl Desk {
     ) {
         self.now = stamp.seen;
         let current = match &mut self.slots[slot as usize].conn {
-            // the next request was taken up, but nothing of it has left: what came is not its reply
-            Conn::Busy(_, current) if current.submit.is_none() => return self.move_to_another(slot),
+            // a request was taken up, but nothing of it has left: what came is not its reply
+            Conn::Busy(_, current) if current.submit.is_none() => return self.on_unasked(slot),
             Conn::Busy(_, current) => current,
             // bytes nobody asked for: what they belong to is unknowable, so the connection is given up
             conn @ Conn::Ready(_) => {
@@ -127,26 +127,46 @@ impl Desk {
 
     /// The connection of a request is lost, and was closed: the request is sent anew, or it is over.
     pub(super) fn on_lost(&mut self, slot: u32, open: &Open, current: Current, gone: Gone) {
-        if current.may_retry() && !matches!(gone, Gone::Tls(_)) {
+        if gone.is_theirs() {
             let now = self.now;
-            self.server_of(slot).keep_alive.found_closed(open, now);
-            self.send_on_another(slot, true, current.retry());
-            return;
+            self.server_of(slot).keep_alive.lost_under(&current, open, now);
         }
-        let ending = match (gone, current.send_failed) {
-            (Gone::Tls(fault), _) => Ending::Tls(fault),
-            (Gone::Broken(errno), _) | (_, Some(errno)) => Ending::Broken(errno),
-            (Gone::Unannounced, None) => Ending::NoCloseNotify,
-            (Gone::Closed, None) => self.with_exchange(slot, |exchange, blocks| exchange.on_close(blocks)),
-        };
+        if current.may_move() {
+            return self.send_on_another(slot, gone.is_theirs(), current.moved());
+        }
+        let again = current.may_retry() && matches!(gone, Gone::Closed | Gone::Unannounced | Gone::Broken(_));
+        if again {
+            return self.send_on_another(slot, true, current.retry());
+        }
+        let ending = self.ending_of_lost(slot, &current, gone);
         self.end(slot, current, ending, None);
     }
 
-    /// A request of which nothing has left goes out on another connection.
-    fn move_to_another(&mut self, slot: u32) {
-        if let Conn::Busy(_, current) = self.slots[slot as usize].conn.leave(false) {
-            self.close(slot);
-            self.send_on_another(slot, false, current);
+    /// How a request ends whose connection is lost: by how far it had come.
+    fn ending_of_lost(&mut self, slot: u32, current: &Current, gone: Gone) -> Ending {
+        let errno = match gone {
+            Gone::Tls(fault) => return Ending::Tls(fault),
+            Gone::Client(fault) => return Ending::Client(fault),
+            Gone::Broken(errno) => Some(errno),
+            Gone::Closed | Gone::Unannounced => current.send_failed,
+        };
+        match (errno, gone) {
+            _ if current.submit.is_none() => Ending::Unsent(errno),
+            _ if current.sent.is_none() && current.reads == 0 => Ending::HalfSent(errno),
+            (Some(errno), _) => Ending::Broken(errno),
+            (None, Gone::Unannounced) => Ending::NoCloseNotify,
+            (None, _) => self.with_exchange(slot, |exchange, blocks| exchange.on_close(blocks)),
+        }
+    }
+
+    /// Bytes came before anything of the request had left. Behind the reply before they are nobody's, and it goes out on
+    /// another connection; on a connection of its own it is the server that speaks first.
+    fn on_unasked(&mut self, slot: u32) {
+        let Conn::Busy(_, current) = self.slots[slot as usize].conn.leave(false) else { return };
+        self.close(slot);
+        match current.may_move() {
+            true => self.send_on_another(slot, false, current.moved()),
+            false => self.end(slot, current, Ending::Protocol(ProtocolError::Unasked), None),
         }
     }
 

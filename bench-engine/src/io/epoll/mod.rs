@@ -166,7 +166,7 @@ impl EpollDriver {
                 Err(errno) => {
                     slot.outgoing.clear();
                     self.completed();
-                    events.on(conn, Event::SendFailed(errno as i32));
+                    events.on(conn, Event::SendFailed { at: handed, errno: errno as i32 });
                     return;
                 }
             }

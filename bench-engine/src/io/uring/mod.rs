@@ -342,7 +342,7 @@ impl UringDriver {
         };
         if result < 0 {
             slot.outgoing.clear();
-            events.on(conn, Event::SendFailed(-result));
+            events.on(conn, Event::SendFailed { at: seen, errno: -result });
             return;
         }
         out.offset += result as usize;
