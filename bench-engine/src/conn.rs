@@ -131,6 +131,7 @@ pub enum Abandoned {
 
 impl Conn {
     /// Leaves for [`Conn::Closed`]: what it was until now. Its TLS ends with what is returned.
+    #[inline]
     pub fn leave(&mut self, by_server: bool) -> Conn {
         std::mem::replace(self, Conn::Closed { by_server })
     }
@@ -150,11 +151,13 @@ impl Conn {
     }
 
     /// Open, and nothing on it.
+    #[inline]
     pub fn is_ready(&self) -> bool {
         matches!(self, Conn::Ready(_))
     }
 
     /// Whatever comes on it is TLS's.
+    #[inline]
     pub fn is_encrypted(&self) -> bool {
         match self {
             Conn::Securing { open, .. } | Conn::Ready(open) | Conn::Busy(open, _) => open.tls.is_some(),
@@ -163,6 +166,7 @@ impl Conn {
     }
 
     /// Its TLS, from TCP's connect on.
+    #[inline]
     pub fn tls(&mut self) -> Option<&mut Session> {
         match self {
             Conn::Securing { open, .. } | Conn::Ready(open) | Conn::Busy(open, _) => open.tls.as_deref_mut(),

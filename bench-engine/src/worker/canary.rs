@@ -27,6 +27,7 @@ impl Desk {
     }
 
     /// It takes its next request, when it is free and the window goes on.
+    #[inline]
     pub(super) fn feed_canary(&mut self) {
         if !self.dispatch.goes_on() {
             return;

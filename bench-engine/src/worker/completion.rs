@@ -60,6 +60,7 @@ impl Desk {
     }
 
     /// The request of `slot`, when its last send is `sequence`.
+    #[inline]
     fn current(&mut self, slot: u32, sequence: u64) -> Option<&mut Current> {
         match &mut self.slots[slot as usize].conn {
             Conn::Busy(_, current) if current.sequence == sequence => Some(current),

@@ -137,6 +137,7 @@ impl Dispatch {
     }
 
     /// Nothing runs, and nothing more will.
+    #[inline]
     pub(super) fn is_over(&self) -> bool {
         match &self.mode {
             Mode::Closed { live } => *live == 0,
@@ -145,6 +146,7 @@ impl Dispatch {
     }
 
     /// Neither over nor stopped.
+    #[inline]
     pub(super) fn goes_on(&self) -> bool {
         !self.stopped && !self.is_over()
     }
@@ -172,6 +174,7 @@ impl Dispatch {
     }
 
     /// Closed loop: the slot that has been hungry longest, with a request that has come.
+    #[inline]
     pub(super) fn next_fed(&mut self, queues: &Shared) -> Option<(u32, Job)> {
         while !self.hungry.is_empty() {
             match Taken::from(queues, self.stopped) {
@@ -187,12 +190,16 @@ impl Dispatch {
     }
 
     /// With dues: the next request if its due has come, with the slot that is to begin with it.
+    #[inline]
     pub(super) fn next_due(
         &mut self,
         now: Instant,
         queues: &Shared,
         is_connected: impl Fn(u32) -> bool,
     ) -> Option<(u32, Instant, Job)> {
+        if let Mode::Closed { .. } = self.mode {
+            return None;
+        }
         self.fetch(now, queues);
         let Mode::Due { busy, .. } = &mut self.mode else { return None };
         if self.hand.peek()?.0.due > now {
@@ -251,6 +258,7 @@ impl Dispatch {
     }
 
     /// How long may pass before the supply is looked at again; None: nothing is wanted from it.
+    #[inline]
     pub(super) fn patience(&self, now: Instant) -> Option<Nanos> {
         match &self.mode {
             Mode::Closed { .. } => (!self.hungry.is_empty()).then_some(HUNGRY_WAIT),
@@ -262,6 +270,7 @@ impl Dispatch {
     }
 
     /// The due of the first request in hand.
+    #[inline]
     pub(super) fn first_due(&self) -> Option<Instant> {
         self.hand.peek().map(|Reverse(first)| first.due)
     }

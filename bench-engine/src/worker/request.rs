@@ -47,6 +47,7 @@ impl Desk {
     }
 
     /// Bytes of a reply, which were `wire_bytes` on the wire; the connection is `ending` when it can carry no other request.
+    #[inline]
     pub(super) fn on_received(
         &mut self,
         slot: u32,
@@ -192,6 +193,7 @@ impl Desk {
         self.is_free(slot);
     }
 
+    #[inline]
     fn with_exchange<T>(&mut self, slot: u32, f: impl FnOnce(&mut Exchange, &mut SlotBlocks<'_>) -> T) -> T {
         let mut blocks = SlotBlocks { queues: &self.queues, worker: self.options.index, slot, exhausted: 0 };
         let result = f(&mut self.slots[slot as usize].exchange, &mut blocks);

@@ -83,6 +83,7 @@ impl Desk {
     }
 
     /// Adds to a count that is about the load: what the canary meets is in its own records.
+    #[inline]
     pub(super) fn count(&mut self, slot: u32, count: impl FnOnce(&mut WindowReport) -> &mut u32, n: u32) {
         if self.options.kind(slot) == SlotKind::Load {
             *count(&mut self.report) += n;
@@ -103,6 +104,7 @@ impl Desk {
     }
 
     /// Closed loop: hungry slots begin with what has come.
+    #[inline]
     fn dispatch_fed(&mut self) {
         while let Some((slot, job)) = self.dispatch.next_fed(&self.queues) {
             let due = self.slots[slot as usize].free_at;
@@ -111,6 +113,7 @@ impl Desk {
     }
 
     /// With dues: begins with whatever is due, in order, as far as there are slots.
+    #[inline]
     fn dispatch_due(&mut self) {
         let is_connected = |slots: &[Slot], slot: u32| slots[slot as usize].conn.is_ready();
         while let Some((slot, due, job)) =

@@ -798,6 +798,7 @@ proptest! {
         prepared in any::<bool>(),
         stop_after in prop::option::of(0u64..40),
         due_every in prop::option::of(0u64..4),
+        load in prop_oneof![Just(Load::Open), Just(Load::Sessions)],
     ) {
         let limits = Limits { connect: ms(40), stall: ms(50), request: ms(200), drain: ms(10) };
         let shared = Arc::new(Shared::new(slots as usize, 64, 64));
@@ -829,7 +830,7 @@ proptest! {
                     let request = Bytes::from_static(b"POST / HTTP/1.1\r\n\r\n");
                     stage.shared.supply.push(Job { id, due: Some(ms(id * every)), request }).expect("room");
                 }
-                stage.run(Load::Open)
+                stage.run(load)
             }
         };
         let mut ids: Vec<u64> = stage.log.records.iter().map(|r| r.finished.job).collect();
