@@ -121,6 +121,7 @@ pub enum Conn {
 }
 
 /// What was under way on a connection that was given up.
+#[allow(clippy::large_enum_variant)] // boxing the request would allocate on a worker
 #[derive(Debug)]
 pub enum Abandoned {
     /// A request: on it, or waiting for it.
