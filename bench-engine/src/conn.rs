@@ -3,6 +3,7 @@
 
 use crate::record::{Due, Ending, Finished};
 use crate::units::{Instant, Nanos, WallInstant};
+use crate::wire::tls::Session;
 use bytes::Bytes;
 use std::fmt;
 use std::num::NonZeroU32;
@@ -70,6 +71,20 @@ impl Reuse {
 }
 
 /// A connection slot's state.
+///
+/// ```text
+///            open               connected, TLS               secured
+///   Closed --------> Opening -------------------> Securing -----------+
+///     ^                 |                                             |
+///     |                 +------------- connected, plain --------------+
+///     |                                                               |
+///     |                      send                                     |
+///     |          Ready ----------------> Busy <-- opened for a request+
+///     |            ^ ^----- reply over ----'                          |
+///     |            +--------------------------------- opened ahead ---+
+///     |
+///     +-- from each: refused, lost, ended by the peer, timed out, cut short, or not worth keeping
+/// ```
 #[derive(Debug)]
 pub enum Conn {
     /// No connection.
@@ -105,8 +120,64 @@ pub enum Conn {
     Busy(Open, Current),
 }
 
+/// What was under way on a connection that was given up.
+#[allow(clippy::large_enum_variant)] // boxing the request would allocate on a worker
+#[derive(Debug)]
+pub enum Abandoned {
+    /// A request: on it, or waiting for it.
+    Request(Current),
+    /// Nothing but its being opened, ahead of any request.
+    OpenedAhead,
+}
+
+impl Conn {
+    /// Leaves for [`Conn::Closed`]: what it was until now. Its TLS ends with what is returned.
+    #[inline]
+    pub fn leave(&mut self, by_server: bool) -> Conn {
+        std::mem::replace(self, Conn::Closed { by_server })
+    }
+
+    /// Leaves for [`Conn::Closed`] if something is under way: what that is. Else nothing changes.
+    pub fn abandon(&mut self) -> Option<Abandoned> {
+        let current = match self.leave(false) {
+            Conn::Busy(_, current) => Some(current),
+            Conn::Opening { current, .. } => current,
+            Conn::Securing { tcp, current, .. } => current.map(|current| Current { connect: Some(tcp), ..current }),
+            idle @ (Conn::Closed { .. } | Conn::Ready(_)) => {
+                *self = idle;
+                return None;
+            }
+        };
+        Some(current.map_or(Abandoned::OpenedAhead, Abandoned::Request))
+    }
+
+    /// Open, and nothing on it.
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        matches!(self, Conn::Ready(_))
+    }
+
+    /// Whatever comes on it is TLS's.
+    #[inline]
+    pub fn is_encrypted(&self) -> bool {
+        match self {
+            Conn::Securing { open, .. } | Conn::Ready(open) | Conn::Busy(open, _) => open.tls.is_some(),
+            Conn::Closed { .. } | Conn::Opening { .. } => false,
+        }
+    }
+
+    /// Its TLS, from TCP's connect on.
+    #[inline]
+    pub fn tls(&mut self) -> Option<&mut Session> {
+        match self {
+            Conn::Securing { open, .. } | Conn::Ready(open) | Conn::Busy(open, _) => open.tls.as_deref_mut(),
+            Conn::Closed { .. } | Conn::Opening { .. } => None,
+        }
+    }
+}
+
 /// What an open connection has been through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Open {
     /// Requests it carried before.
     pub carried: u32,
@@ -116,6 +187,8 @@ pub struct Open {
     pub address: u32,
     /// Its last reply ended then.
     pub idle_since: Instant,
+    /// What secures it, where it is secured.
+    pub tls: Option<Box<Session>>,
 }
 
 /// The request of a slot, and its stamps so far.
@@ -184,14 +257,25 @@ impl Current {
         }
     }
 
+    /// It may go out on another connection: nothing of it has left, and this one was not opened for it. So it moves once
+    /// at most.
+    pub fn may_move(&self) -> bool {
+        self.submit.is_none() && self.connect.is_none()
+    }
+
     /// It may be sent anew: it went out on a kept-alive connection that died before any byte of the reply.
     pub fn may_retry(&self) -> bool {
         self.reused && self.reads == 0 && self.retries == 0
     }
 
-    /// Forgets the first try, all but its turn.
+    /// Forgets the connection it was on, all but its turn: for another one.
+    pub fn moved(self) -> Self {
+        Current { retries: self.retries, ..Current::new(self.job, self.due, self.taken) }
+    }
+
+    /// The same, and counts that it was sent.
     pub fn retry(self) -> Self {
-        Current { retries: self.retries + 1, ..Current::new(self.job, self.due, self.taken) }
+        Current { retries: self.retries + 1, ..self.moved() }
     }
 
     /// The record of it. The tape's last block is added by the caller.
@@ -239,6 +323,8 @@ pub enum KeepAlive {
 
 /// A close within this time after a reply is taken for the server's habit, not for an idle timeout.
 const HABIT: Nanos = Nanos::from_secs(1);
+/// The same where a request was sent meanwhile: its own end follows a server's last bytes with nothing in between.
+const AT_ONCE: Nanos = Nanos::from_millis(100);
 
 impl KeepAlive {
     /// A reply came on a connection that had carried a request before.
@@ -247,10 +333,21 @@ impl KeepAlive {
     }
 
     /// A kept-alive connection was found closed, so long after its last reply.
-    pub fn found_closed(&mut self, open: Open, now: Instant) {
+    pub fn found_closed(&mut self, open: &Open, now: Instant) {
         let soon = now.saturating_since(open.idle_since) < HABIT;
         if *self == KeepAlive::Untried && open.carried > 0 && soon {
             *self = KeepAlive::Refused;
+        }
+    }
+
+    /// A kept-alive connection was lost under a request. It may have been for that request: only what came at once after the
+    /// reply before, and not in the middle of sending, is taken for the habit of closing after replies.
+    pub fn lost_under(&mut self, current: &Current, open: &Open, now: Instant) {
+        let begun = current.submit.is_some();
+        let half_sent = begun && current.sent.is_none();
+        let at_once = now.saturating_since(open.idle_since) < AT_ONCE;
+        if current.reads == 0 && !half_sent && (at_once || !begun) {
+            self.found_closed(open, now);
         }
     }
 }
@@ -260,7 +357,7 @@ mod tests {
     use super::*;
 
     fn open(carried: u32) -> Open {
-        Open { carried, replaces: false, address: 0, idle_since: Instant::from_ns(0) }
+        Open { carried, replaces: false, address: 0, idle_since: Instant::from_ns(0), tls: None }
     }
 
     #[test]
@@ -279,17 +376,17 @@ mod tests {
     #[test]
     fn a_habit_is_learnt_and_an_idle_timeout_is_not() {
         let mut soon = KeepAlive::default();
-        soon.found_closed(open(1), Instant::from_ns(1_000));
+        soon.found_closed(&open(1), Instant::from_ns(1_000));
         assert_eq!(soon, KeepAlive::Refused);
         let mut late = KeepAlive::default();
-        late.found_closed(open(1), Instant::from_ns(5_000_000_000));
+        late.found_closed(&open(1), Instant::from_ns(5_000_000_000));
         assert_eq!(late, KeepAlive::Untried);
         let mut works = KeepAlive::default();
         works.reuse_worked();
-        works.found_closed(open(1), Instant::from_ns(1_000));
+        works.found_closed(&open(1), Instant::from_ns(1_000));
         assert_eq!(works, KeepAlive::Works);
         let mut unused = KeepAlive::default();
-        unused.found_closed(open(0), Instant::from_ns(1_000));
+        unused.found_closed(&open(0), Instant::from_ns(1_000));
         assert_eq!(unused, KeepAlive::Untried);
     }
 }

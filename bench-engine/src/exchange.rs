@@ -286,6 +286,7 @@ impl Exchange {
         Ok((taken, self.end_if_done(body, blocks)?))
     }
 
+    #[inline]
     fn end_if_done(&mut self, body: Body, blocks: &mut impl Blocks) -> Result<Progress, Ending> {
         if body != Body::Done {
             return Ok(Progress::More);

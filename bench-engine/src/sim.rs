@@ -80,6 +80,12 @@ pub trait Peer {
     /// The `nth` request, from 0, on connection `serial`.
     fn request(&mut self, serial: u32, nth: u32, request: &Bytes) -> Reply;
 
+    /// What the peer does of its own on connection `serial`, in time from its being open: a server that speaks or closes
+    /// before it is asked.
+    fn opened(&mut self, _serial: u32) -> Vec<(Nanos, Act)> {
+        Vec::new()
+    }
+
     /// Bytes on connection `serial` that are no request: of TLS. What the peer does then.
     fn aside(&mut self, _serial: u32, _bytes: &Bytes) -> Vec<(Nanos, Act)> {
         Vec::new()
@@ -143,6 +149,8 @@ pub struct SimDriver<P> {
     coming: BTreeMap<(Instant, u64), (u32, Coming)>,
     made: u64,
     turns: u64,
+    /// Requests begun in one turn at most.
+    sends_per_turn: usize,
     counters: DriverCounters,
     /// What was handed over is being handled since then.
     handling_since: Option<Instant>,
@@ -164,10 +172,17 @@ impl<P: Peer> SimDriver<P> {
             coming: BTreeMap::new(),
             made: 0,
             turns: 0,
+            sends_per_turn: usize::MAX,
             counters: DriverCounters::default(),
             handling_since: None,
             emptied,
         }
+    }
+
+    /// The same, which begins so many requests in one turn at most, as the drivers that reach the kernel do: what happens
+    /// meanwhile is handed over while the others have not left.
+    pub fn with_sends_per_turn(self, most: usize) -> Self {
+        SimDriver { sends_per_turn: most, ..self }
     }
 
     /// The peer.
@@ -200,9 +215,10 @@ impl<P: Peer> SimDriver<P> {
         self.coming.insert((at, self.made), (serial, what));
     }
 
-    fn send_all(&mut self, events: &mut impl Events) {
+    fn send_some(&mut self, events: &mut impl Events) {
         let submit = self.clock.now();
-        while let Some((serial, sequence, request)) = self.outbox.pop_front() {
+        for _ in 0..self.sends_per_turn.min(self.outbox.len()) {
+            let Some((serial, sequence, request)) = self.outbox.pop_front() else { break };
             let Some(connection) = self.live.get_mut(&serial) else { continue };
             let Some(sequence) = sequence else {
                 for (after, act) in self.peer.aside(serial, &request) {
@@ -245,7 +261,7 @@ impl<P: Peer> SimDriver<P> {
                 events.on(conn, Event::NoSocket { at: seen, fault });
             }
             Coming::Sent(sequence) => events.on(conn, Event::Sent { sequence, at: seen }),
-            Coming::SendFailed(errno) => events.on(conn, Event::SendFailed(errno)),
+            Coming::SendFailed(errno) => events.on(conn, Event::SendFailed { at: seen, errno }),
             Coming::WireOut(sequence, wall) => events.on(conn, Event::WireOut { sequence, wall, at: seen }),
             Coming::Act(Act::Close) => events.on(conn, Event::PeerClosed { at: seen }),
             Coming::Act(Act::Reset(errno)) => events.on(conn, Event::ReceiveFailed { at: seen, errno }),
@@ -286,7 +302,12 @@ impl<P: Peer> Driver for SimDriver<P> {
         assert!(self.serial_of.insert(conn, serial).is_none(), "a connection is opened once");
         self.live.insert(serial, Connection { conn, requests: 0, last_wall: None });
         match self.peer.open(serial) {
-            Opening::Accepts(after) => self.plan(now + after, serial, Coming::Opened),
+            Opening::Accepts(after) => {
+                self.plan(now + after, serial, Coming::Opened);
+                for (later, act) in self.peer.opened(serial) {
+                    self.plan(now + after + later, serial, Coming::Act(act));
+                }
+            }
             Opening::Refuses(after, errno) => self.plan(now + after, serial, Coming::NotOpened(errno)),
             Opening::NoSocket(fault) => self.plan(now, serial, Coming::NoSocket(fault)),
             Opening::Silent => {}
@@ -311,8 +332,9 @@ impl<P: Peer> Driver for SimDriver<P> {
         self.rest();
         self.turns += 1;
         self.peer.turn(self.clock.now());
-        self.send_all(events);
+        self.send_some(events);
         let began = self.clock.now();
+        let until = if self.outbox.is_empty() { until } else { began };
         let next = self.coming.keys().next().map(|(at, _)| *at);
         let wake = next.map_or(until, |at| at.min(until)).max(began);
         self.clock.advance_to(wake);

@@ -41,8 +41,8 @@ impl Events for Log {
             Event::Handed { handed, .. } => *handed,
             Event::Sent { at, .. } => *at,
             Event::Received(_, stamp) => stamp.seen,
-            Event::PeerClosed { at } | Event::ReceiveFailed { at, .. } => *at,
-            Event::SendFailed(_) | Event::WireOut { .. } => self.1,
+            Event::PeerClosed { at } | Event::ReceiveFailed { at, .. } | Event::SendFailed { at, .. } => *at,
+            Event::WireOut { .. } => self.1,
         };
         assert!(at >= self.1, "time went back from {:?} to {at:?} with {event:?}", self.1);
         self.1 = at;
@@ -52,7 +52,7 @@ impl Events for Log {
             Event::NoSocket { .. } => Kept::NoSocket,
             Event::Handed { sequence, submit, handed } => Kept::Handed(sequence, submit, handed),
             Event::Sent { sequence, at } => Kept::Sent(sequence, at),
-            Event::SendFailed(_) => Kept::SendFailed,
+            Event::SendFailed { .. } => Kept::SendFailed,
             Event::WireOut { .. } => Kept::WireOut,
             Event::Received(bytes, stamp) => Kept::Received(bytes.to_vec(), stamp),
             Event::PeerClosed { .. } => Kept::PeerClosed,

@@ -121,7 +121,9 @@ pub fn failure(marks: &Marks<'_>) -> Option<(FailureClass, String)> {
     }
     match m.ending {
         Ending::Protocol(_) if !m.done => return Some((FailureClass::Protocol, words)),
-        Ending::Closed | Ending::NoCloseNotify | Ending::Broken(_) if !m.done => {
+        Ending::Closed | Ending::NoCloseNotify | Ending::Broken(_) | Ending::HalfSent(_) | Ending::Unsent(_)
+            if !m.done =>
+        {
             return Some((FailureClass::Transport, words));
         }
         _ => {}
@@ -170,6 +172,10 @@ mod tests {
         assert!(class == "tls" && !text.contains("certificate"), "{class}: {text}");
         let (class, text) = of(Ending::NoCloseNotify, false).expect("a failure");
         assert!(class == "transport" && text.contains("close_notify"), "{class}: {text}");
+        for ending in [Ending::HalfSent(None), Ending::Unsent(Some(104))] {
+            let (class, text) = of(ending, false).expect("a failure");
+            assert!(class == "transport" && text.contains("request was sent"), "{class}: {text}");
+        }
         for ending in [Ending::Tls(TlsFault::Undecryptable), Ending::NoCloseNotify] {
             assert_eq!(of(ending, true), None, "after [DONE] a broken end is a flag");
         }

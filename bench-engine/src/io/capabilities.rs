@@ -82,7 +82,7 @@ impl Events for Seen {
             Event::Received(_, stamp) => self.rx |= stamp.wall.is_some(),
             Event::WireOut { .. } => self.tx = true,
             Event::ConnectFailed { .. } | Event::NoSocket { .. } | Event::PeerClosed { .. } => self.failed = true,
-            Event::ReceiveFailed { .. } | Event::SendFailed(_) => self.failed = true,
+            Event::ReceiveFailed { .. } | Event::SendFailed { .. } => self.failed = true,
             Event::Handed { .. } | Event::Sent { .. } => {}
         }
     }

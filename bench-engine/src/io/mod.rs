@@ -109,7 +109,12 @@ pub enum Event<'a> {
         at: Instant,
     },
     /// Sending failed with this errno.
-    SendFailed(i32),
+    SendFailed {
+        /// When that was seen.
+        at: Instant,
+        /// Why.
+        errno: i32,
+    },
     /// TX stamp of the last byte of a request. It may come after the reply.
     WireOut {
         /// As given with the send.

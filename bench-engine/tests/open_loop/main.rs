@@ -1,5 +1,5 @@
 //! Open loop on the simulated clock: when requests go out, on which connection, and what becomes of those that
-//! cannot. `scripted_peer.rs` has the rest of a worker's behaviour.
+//! cannot. `scripted_peer/` has the rest of a worker's behaviour.
 
 mod reported;
 mod sessions;

@@ -4,7 +4,7 @@ use crate::authority::{Authority, Demands, server};
 use crate::session::options;
 use bench_engine::clock::{Clock, SimClock};
 use bench_engine::conn::{Job, Reuse};
-use bench_engine::record::{ClientFault, Ending, Finished, Note, Timer, notes};
+use bench_engine::record::{ClientFault, Ending, Finished, Note, ProtocolError, Timer, notes};
 use bench_engine::sim::{Act, Opening, Peer, Reply, SimDriver, wall};
 use bench_engine::timers::Limits;
 use bench_engine::units::{Instant, Nanos};
@@ -38,6 +38,8 @@ enum Say {
     Fin,
     /// Breaks TCP.
     Reset,
+    /// Sends these bytes as they are, beside its session.
+    Raw(Vec<u8>),
 }
 
 /// A peer behind TLS.
@@ -48,6 +50,8 @@ struct Secured {
     answers_after: Option<Nanos>,
     /// In place of an answer to the first part of the handshake.
     instead: Option<Act>,
+    /// Sent unasked, behind its own part of the handshake and in the same read.
+    greeting: Option<&'static str>,
     /// Of each request; the last one again and again.
     replies: Vec<Vec<(Nanos, Say)>>,
     requests: usize,
@@ -65,7 +69,7 @@ impl Secured {
     fn of(config: Arc<ServerConfig>, replies: impl IntoIterator<Item = Vec<(Nanos, Say)>>) -> Self {
         let replies = replies.into_iter().collect();
         let answers_after = Some(us(500));
-        Secured { config, sessions: HashMap::new(), answers_after, instead: None, replies, requests: 0 }
+        Secured { config, sessions: HashMap::new(), answers_after, instead: None, greeting: None, replies, requests: 0 }
     }
 
     /// What the session has to send, and what it has understood.
@@ -95,8 +99,12 @@ impl Peer for Secured {
         if let Some(act) = self.instead.take() {
             return vec![(us(500), act)];
         }
-        let (out, plain) = self.take(serial, bytes);
+        let (mut out, plain) = self.take(serial, bytes);
         assert_eq!(plain, "", "a request is sent as one");
+        if let (Some(words), Some(session)) = (self.greeting, self.sessions.get_mut(&serial)) {
+            session.writer().write_all(words.as_bytes()).expect("room");
+            out.extend(drain(session));
+        }
         let Some(after) = self.answers_after.filter(|_| !out.is_empty()) else { return Vec::new() };
         vec![(after, Act::Bytes(out))]
     }
@@ -133,6 +141,7 @@ impl Peer for Secured {
                     }
                     Say::Fin => Act::Close,
                     Say::Reset => Act::Reset(104),
+                    Say::Raw(bytes) => Act::Bytes(bytes),
                 };
                 acts.push((after, act));
             }
@@ -352,7 +361,35 @@ fn a_session_that_does_not_come_about_is_a_class_of_its_own() {
     let stranger = with(&|_| {}, &Authority::new("another CA"));
     assert_eq!(stranger, (Ending::Tls(TlsFault::UnknownCa), tcp, None));
     let silent = with(&|peer| peer.answers_after = None, &authority);
-    assert_eq!(silent.0, Ending::TimedOut(Timer::Connect, us(5_000)));
+    assert_eq!(silent, (Ending::TimedOut(Timer::Connect, us(5_000)), tcp, None), "TCP was connected all the same");
+}
+
+#[test]
+fn a_server_that_speaks_before_it_is_asked_is_not_asked_again_and_again() {
+    let authority = Authority::new("test CA");
+    let mut config = (*server(&authority.local(), &Demands::default())).clone();
+    // it need not wait for the client's part (RFC 8446, 4.4.4)
+    config.send_half_rtt_data = true;
+    let mut peer = Secured::of(Arc::new(config), [answer(us(1_000))]);
+    peer.greeting = Some("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
+    let mut stage = Stage::new(&authority, peer, |o| o.limits.request = us(50_000));
+    stage.window(1);
+    assert_eq!(stage.endings(), [Ending::Protocol(ProtocolError::Unasked)]);
+    assert_eq!((stage.worker.driver().opened(), stage.worker.driver().live()), (1, 0));
+}
+
+#[test]
+fn a_session_that_breaks_in_mid_reply_ends_its_request_and_frees_its_slot() {
+    let mut broken = answer(us(1_000));
+    let noise = [&[0x17, 3, 3, 0, 40][..], &[0xa5; 40]].concat();
+    broken.insert(1, (us(1_050), Say::Raw(noise)));
+    let mut stage = Stage::with([broken, answer(us(1_000))]);
+    let report = stage.window(2);
+    assert_eq!(stage.endings(), [Ending::Tls(TlsFault::Undecryptable), Ending::Complete]);
+    let (first, second) = (&stage.finished[0].0, &stage.finished[1].0);
+    assert_eq!(second.due.at, first.ended, "the slot is free at once");
+    assert_eq!((second.conn_reused, second.retries, second.tls), (false, 0, Some(us(500))));
+    assert_eq!((report.opened, stage.worker.driver().live()), (2, 1));
 }
 
 #[test]

@@ -5,9 +5,13 @@
 #![allow(unsafe_code)]
 
 mod buffers;
+mod refusal;
+mod socket;
 mod stamps;
 
-use super::outgoing::{Outgoing, Queue};
+pub use refusal::RingError;
+
+use super::outgoing::Outgoing;
 use super::stamps::{Control, from_error_queue, switch_on};
 use super::tx_ids::TxIds;
 use super::{ConnId, Driver, DriverCounters, DriverOptions, Event, Events, READ_BYTES};
@@ -19,12 +23,12 @@ use bytes::Bytes;
 use io_uring::types::{CancelBuilder, Fd, RecvMsgOut, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
 use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrLike, SockaddrStorage, setsockopt, socket, sockopt};
+use nix::sys::socket::{SockaddrLike, SockaddrStorage};
+use socket::Socket;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use thiserror::Error;
+use std::os::fd::{AsFd, AsRawFd};
 
 /// Requests begun in one turn at most, each by an enter of its own: one that carried eight gave all of them the
 /// `submit` of the first. The rest waits for the next turn, so that what arrives is seen between.
@@ -32,52 +36,6 @@ const SENDS_PER_TURN: usize = 8;
 /// Buffers the kernel can fill before they are handled. One enter completes some twenty receives.
 const BUFFERS: u16 = 1024;
 const BUFFER_GROUP: u16 = 0;
-
-/// Why there is no ring.
-#[derive(Debug, Error)]
-pub enum RingError {
-    /// Turned off for this process.
-    #[error("io_uring is forbidden here: {0}")]
-    Forbidden(&'static str),
-    /// The kernel has none, or hides it.
-    #[error("this kernel has no io_uring, or a seccomp filter hides it (io_uring_setup: ENOSYS)")]
-    Missing,
-    /// The kernel lacks a flag that is needed.
-    #[error("this kernel's io_uring is too old: Linux 6.1 or newer is needed ({0})")]
-    TooOld(io::Error),
-    /// Anything else.
-    #[error("io_uring cannot be set up: {0}")]
-    Io(io::Error),
-}
-
-impl RingError {
-    /// Old kernels know no buffer rings; anything else stands in the way of a ring as such.
-    fn from_register(error: io::Error) -> Self {
-        match error.raw_os_error() {
-            Some(libc::EPERM | libc::ENOSYS | libc::ENOMEM) => RingError::from_setup(error),
-            _ => RingError::TooOld(error),
-        }
-    }
-
-    fn from_setup(error: io::Error) -> Self {
-        match error.raw_os_error() {
-            Some(libc::EPERM) => {
-                let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
-                RingError::Forbidden(match disabled.trim() {
-                    "2" => "kernel.io_uring_disabled is 2; an administrator can set it to 0 with sysctl",
-                    "1" => "kernel.io_uring_disabled is 1, which allows only privileged processes",
-                    _ => {
-                        "a seccomp filter denies it, as container runtimes do by default; \
-                          run the container with a profile that allows io_uring_setup, io_uring_enter, io_uring_register"
-                    }
-                })
-            }
-            Some(libc::ENOSYS) => RingError::Missing,
-            Some(libc::EINVAL) => RingError::TooOld(error),
-            _ => RingError::Io(error),
-        }
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -95,20 +53,6 @@ struct Completion {
     user_data: u64,
     result: i32,
     flags: u32,
-}
-
-/// A socket slot. It is free again when no operation of it is pending.
-struct Socket {
-    fd: Option<OwnedFd>,
-    /// None once the connection was closed by us.
-    conn: Option<ConnId>,
-    pending: u32,
-    address: Box<SockaddrStorage>,
-    /// What is to be sent, the first of it on its way.
-    outgoing: Queue,
-    tx: TxIds,
-    last_wall: Option<WallInstant>,
-    emptied: Instant,
 }
 
 /// The driver.
@@ -161,17 +105,6 @@ impl UringDriver {
         // SAFETY: an all-zero msghdr is a valid empty one.
         let mut message: Box<libc::msghdr> = Box::new(unsafe { std::mem::zeroed() });
         message.msg_controllen = if options.stamps { stamps::CONTROL_BYTES } else { 0 };
-        let unused = SockaddrStorage::from(SocketAddr::from(([0, 0, 0, 0], 0)));
-        let empty = || Socket {
-            fd: None,
-            conn: None,
-            pending: 0,
-            address: Box::new(unused),
-            outgoing: Queue::default(),
-            tx: TxIds::default(),
-            last_wall: None,
-            emptied: Instant::default(),
-        };
         Ok(UringDriver {
             ring,
             buffers,
@@ -179,7 +112,7 @@ impl UringDriver {
             control: Box::default(),
             clock: SystemClock,
             stamps: options.stamps,
-            sockets: (0..sockets).map(|_| empty()).collect(),
+            sockets: (0..sockets).map(|_| Socket::unused()).collect(),
             free: (0..sockets).rev().collect(),
             of_conn: vec![None; options.connections as usize],
             outbox: VecDeque::with_capacity(sockets as usize),
@@ -194,14 +127,6 @@ impl UringDriver {
     /// Bytes of the pool that received data go to.
     pub fn receive_pool_bytes(&self) -> usize {
         self.buffers.pool_bytes()
-    }
-
-    fn new_socket(to: &SocketAddr) -> Result<OwnedFd, ClientFault> {
-        let family = if to.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
-        let fault = |e: Errno| ClientFault::from_errno(e as i32).unwrap_or(ClientFault::Memory);
-        let fd = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).map_err(fault)?;
-        setsockopt(&fd, sockopt::TcpNoDelay, &true).map_err(fault)?;
-        Ok(fd)
     }
 
     fn push(&mut self, op: Op, socket: u32, entry: squeue::Entry) {
@@ -417,7 +342,7 @@ impl UringDriver {
         };
         if result < 0 {
             slot.outgoing.clear();
-            events.on(conn, Event::SendFailed(-result));
+            events.on(conn, Event::SendFailed { at: seen, errno: -result });
             return;
         }
         out.offset += result as usize;
@@ -521,7 +446,7 @@ impl Driver for UringDriver {
             self.faults.push((conn, ClientFault::Descriptors));
             return;
         };
-        let fd = match Self::new_socket(&to) {
+        let fd = match socket::new(&to) {
             Ok(fd) => fd,
             Err(fault) => {
                 self.faults.push((conn, fault));
@@ -586,25 +511,5 @@ impl Driver for UringDriver {
 
     fn counters(&self) -> DriverCounters {
         self.counters
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_stands_in_the_way_of_a_ring_is_said() {
-        let words = |errno: i32| RingError::from_setup(io::Error::from_raw_os_error(errno)).to_string();
-        let forbidden = words(libc::EPERM);
-        assert!(forbidden.starts_with("io_uring is forbidden here"), "{forbidden}");
-        // which of the two it is depends on this host; either way it says what can be done
-        assert!(forbidden.contains("io_uring_disabled") || forbidden.contains("seccomp"), "{forbidden}");
-        let missing = words(libc::ENOSYS);
-        assert!(missing.contains("no io_uring") && missing.contains("ENOSYS"), "{missing}");
-        let old = words(libc::EINVAL);
-        assert!(old.contains("Linux 6.1"), "{old}");
-        let other = words(libc::ENOMEM);
-        assert!(other.contains("cannot be set up") && other.contains("memory"), "{other}");
     }
 }

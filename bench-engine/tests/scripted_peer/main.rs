@@ -1,6 +1,8 @@
 //! A worker against a scripted peer on the simulated clock: everything about time, order and connections that
 //! a real socket cannot show without waiting for it.
 
+mod lost;
+
 use bench_engine::clock::{Clock, SimClock};
 use bench_engine::conn::{Job, KeepAlive, Reuse};
 use bench_engine::record::{ClientFault, Ending, Finished, Note, Timer, notes};
@@ -17,6 +19,8 @@ use std::sync::atomic::Ordering;
 const ECONNREFUSED: i32 = 111;
 const ECONNRESET: i32 = 104;
 const EPIPE: i32 = 32;
+const ENOBUFS: i32 = 105;
+const ENOMEM: i32 = 12;
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
 const TOKEN: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"A\"}}]}\n\n";
@@ -149,6 +153,18 @@ impl<P: Peer> Stage<P> {
     }
 
     fn on(shared: Arc<Shared>, peer: P, slots: u32, blocks: usize, change: impl FnOnce(&mut WorkerOptions)) -> Self {
+        Self::paced(shared, peer, slots, blocks, usize::MAX, change)
+    }
+
+    /// With a driver that begins so many requests a turn at most.
+    fn paced(
+        shared: Arc<Shared>,
+        peer: P,
+        slots: u32,
+        blocks: usize,
+        sends_per_turn: usize,
+        change: impl FnOnce(&mut WorkerOptions),
+    ) -> Self {
         let clock = SimClock::default();
         clock.advance_to(Instant::from_ns(1_000_000_000));
         let mut options = WorkerOptions {
@@ -163,7 +179,8 @@ impl<P: Peer> Stage<P> {
             spin: false,
         };
         change(&mut options);
-        let worker = Worker::new(SimDriver::new(clock.clone(), peer), options, Arc::clone(&shared));
+        let driver = SimDriver::new(clock.clone(), peer).with_sends_per_turn(sends_per_turn);
+        let worker = Worker::new(driver, options, Arc::clone(&shared));
         Stage { clock, shared, worker, slots, blocks, log: Log::default() }
     }
 
@@ -455,7 +472,7 @@ fn what_the_server_says_before_it_breaks_off_counts() {
     let mute = Reply { sent: None, send_fails: Some((ms(1), EPIPE)), ..Reply::of([(ms(2), Act::Close)]) };
     let mut stage = Stage::new(script([mute]), 1);
     stage.window([1]);
-    assert_eq!(stage.log.endings(), [Ending::Broken(EPIPE)]);
+    assert_eq!(stage.log.endings(), [Ending::HalfSent(Some(EPIPE))]);
 }
 
 #[test]
@@ -690,12 +707,17 @@ fn a_reply_is_read_the_same_however_its_reads_are_cut() {
 #[derive(Clone, Debug)]
 struct Chaos {
     openings: Vec<Opening>,
+    /// What it does unasked on connections that are open.
+    greetings: Vec<Vec<(Nanos, Act)>>,
     replies: Vec<Reply>,
 }
 
 impl Peer for Chaos {
     fn open(&mut self, serial: u32) -> Opening {
         self.openings[serial as usize % self.openings.len()]
+    }
+    fn opened(&mut self, serial: u32) -> Vec<(Nanos, Act)> {
+        self.greetings[serial as usize % self.greetings.len()].clone()
     }
     fn request(&mut self, serial: u32, nth: u32, _: &Bytes) -> Reply {
         self.replies[(serial * 7 + nth) as usize % self.replies.len()].clone()
@@ -718,18 +740,36 @@ fn act() -> impl Strategy<Value = Act> {
     prop_oneof![8 => text.prop_map(Act::Bytes), 1 => Just(Act::Close), 1 => Just(Act::Reset(ECONNRESET))]
 }
 
-fn reply() -> impl Strategy<Value = Reply> {
-    let us = (0u64..30).prop_map(|n| Nanos::from_micros(100 * n));
-    let sent = prop_oneof![6 => us.clone().prop_map(Some), 1 => Just(None)];
-    let fails = prop_oneof![9 => Just(None), 1 => us.clone().prop_map(|t| Some((t, EPIPE)))];
-    let stamp = prop::option::of((us.clone(), us.clone()).prop_map(|(a, b)| (a, a + b)));
-    (sent, fails, stamp, prop::collection::vec((us, act()), 0..6)).prop_map(|(sent, send_fails, wire_out, mut acts)| {
+fn some_us() -> impl Strategy<Value = Nanos> + Clone {
+    (0u64..30).prop_map(|n| Nanos::from_micros(100 * n))
+}
+
+/// Fewer than `most`, in order of time, and nothing after the end.
+fn acts(most: usize) -> impl Strategy<Value = Vec<(Nanos, Act)>> {
+    prop::collection::vec((some_us(), act()), 0..most).prop_map(|mut acts| {
         acts.sort_by_key(|(at, _)| *at);
-        // nothing comes after the end
         let end = acts.iter().position(|(_, a)| !matches!(a, Act::Bytes(_))).map_or(acts.len(), |i| i + 1);
         acts.truncate(end);
-        Reply { sent, send_fails, wire_out, acts }
+        acts
     })
+}
+
+fn reply() -> impl Strategy<Value = Reply> {
+    let us = some_us();
+    let sent = prop_oneof![6 => us.clone().prop_map(Some), 1 => Just(None)];
+    let errno = prop_oneof![3 => Just(EPIPE), 1 => Just(ENOBUFS)];
+    let fails = prop_oneof![9 => Just(None), 1 => (us.clone(), errno).prop_map(Some)];
+    let stamp = prop::option::of((us.clone(), us).prop_map(|(a, b)| (a, a + b)));
+    (sent, fails, stamp, acts(6)).prop_map(|(sent, send_fails, wire_out, acts)| Reply {
+        sent,
+        send_fails,
+        wire_out,
+        acts,
+    })
+}
+
+fn greeting() -> impl Strategy<Value = Vec<(Nanos, Act)>> {
+    prop_oneof![4 => Just(Vec::new()), 1 => acts(2)]
 }
 
 fn opening() -> impl Strategy<Value = Opening> {
@@ -749,13 +789,16 @@ proptest! {
     #[test]
     fn counts_close_under_any_peer(
         openings in prop::collection::vec(opening(), 1..6),
+        greetings in prop::collection::vec(greeting(), 1..6),
         replies in prop::collection::vec(reply(), 1..8),
         slots in 1u32..5,
+        sends_per_turn in 1usize..4,
         jobs in 1u64..25,
         reuse in any::<bool>(),
         prepared in any::<bool>(),
         stop_after in prop::option::of(0u64..40),
         due_every in prop::option::of(0u64..4),
+        load in prop_oneof![Just(Load::Open), Just(Load::Sessions)],
     ) {
         let limits = Limits { connect: ms(40), stall: ms(50), request: ms(200), drain: ms(10) };
         let shared = Arc::new(Shared::new(slots as usize, 64, 64));
@@ -763,6 +806,7 @@ proptest! {
         struct Stopping(Chaos, Box<dyn FnMut(Instant)>);
         impl Peer for Stopping {
             fn open(&mut self, serial: u32) -> Opening { self.0.open(serial) }
+            fn opened(&mut self, serial: u32) -> Vec<(Nanos, Act)> { self.0.opened(serial) }
             fn request(&mut self, serial: u32, nth: u32, r: &Bytes) -> Reply { self.0.request(serial, nth, r) }
             fn turn(&mut self, now: Instant) { (self.1)(now) }
         }
@@ -771,8 +815,11 @@ proptest! {
                 stop.stop.store(true, Ordering::Relaxed);
             }
         };
-        let peer = Stopping(Chaos { openings, replies }, Box::new(at_turn));
-        let mut stage = Stage::on(shared, peer, slots, 64, |o| { o.limits = limits; o.reuse = if reuse { Reuse::Unlimited } else { Reuse::PER_REQUEST } });
+        let peer = Stopping(Chaos { openings, greetings, replies }, Box::new(at_turn));
+        let mut stage = Stage::paced(shared, peer, slots, 64, sends_per_turn, |o| {
+            o.limits = limits;
+            o.reuse = if reuse { Reuse::Unlimited } else { Reuse::PER_REQUEST };
+        });
         if prepared {
             stage.worker.prepare(slots);
         }
@@ -783,7 +830,7 @@ proptest! {
                     let request = Bytes::from_static(b"POST / HTTP/1.1\r\n\r\n");
                     stage.shared.supply.push(Job { id, due: Some(ms(id * every)), request }).expect("room");
                 }
-                stage.run(Load::Open)
+                stage.run(load)
             }
         };
         let mut ids: Vec<u64> = stage.log.records.iter().map(|r| r.finished.job).collect();
@@ -803,10 +850,17 @@ proptest! {
                 prop_assert!(f.submit.is_some(), "a reply to what was never sent: {:?}", f);
             }
             prop_assert!(f.submit.is_some() || f.reads == 0, "bytes for what was never sent: {:?}", f);
+            let connects = [Ending::TimedOut(Timer::Connect, limits.connect), Ending::Client(ClientFault::Ports)];
+            if connects.contains(&f.ending) || matches!(f.ending, Ending::NoConnection(_) | Ending::Unsent(_)) {
+                prop_assert!(!f.conn_reused, "on no connection, so on none that was used: {:?}", f);
+            }
         }
         stage.worker.close_all();
         prop_assert_eq!(stage.worker.driver().live(), 0);
         let rounds = stage.worker.driver().turns();
         prop_assert!(rounds < 3_000, "{} turns", rounds);
+        // one of its own for each request at most
+        let most = u64::from(slots) + jobs;
+        prop_assert!(u64::from(stage.worker.driver().opened()) <= most, "more than {} connections", most);
     }
 }

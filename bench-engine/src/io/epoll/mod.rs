@@ -13,26 +13,25 @@
 //! end. Reading ends at a short read, unless the peer's end was reported too, which gives no edge of its own; writing
 //! ends at EAGAIN. A socket that keeps delivering gets a share of each turn and is read on in the next one.
 
-use super::outgoing::{Outgoing, Queue};
+mod socket;
+
+use super::outgoing::Outgoing;
 use super::stamps::{Control, from_error_queue, rx_stamp, switch_on};
-use super::tx_ids::TxIds;
 use super::{ConnId, Driver, DriverCounters, DriverOptions, Event, Events, READ_BYTES};
 use crate::clock::{Clock, SystemClock};
-use crate::record::{ClientFault, ReadStamp};
+use crate::record::ReadStamp;
 use crate::units::{Instant, WallInstant};
 use bytes::Bytes;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockType, SockaddrStorage, connect, getsockopt, recvmsg, send, setsockopt,
-    socket, sockopt,
-};
+use nix::sys::socket::{MsgFlags, getsockopt, recvmsg, send, sockopt};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use socket::{Refusal, Socket, Stage};
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use thiserror::Error;
 
 /// Sockets reported by one wait at most, so that what is to be sent does not wait for a long line of them.
@@ -50,55 +49,6 @@ const TIMER: u64 = u64::MAX;
 #[derive(Debug, Error)]
 #[error("epoll cannot be set up: {0}; raise the limit on descriptors (ulimit -n), or end what uses them up")]
 pub struct EpollError(#[from] Errno);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// Connecting.
-    Opening,
-    /// Open.
-    Open,
-    /// The peer's end is on its way: it is read until it comes.
-    Ending,
-    /// Nothing is read any more.
-    Over,
-}
-
-#[derive(Debug)]
-struct Socket {
-    fd: OwnedFd,
-    stage: Stage,
-    /// What is to be sent, the first of it on its way.
-    outgoing: Queue,
-    /// It is in the outbox; else what it has to send waits for room in the socket.
-    queued: bool,
-    tx: TxIds,
-    last_wall: Option<WallInstant>,
-    emptied: Instant,
-    /// It has not been read to its end, and is in the backlog for that.
-    behind: bool,
-    /// Batch of its last read.
-    read_in: u64,
-}
-
-/// A connection that was refused at once.
-#[derive(Clone, Copy, Debug)]
-enum Refusal {
-    Fault(ClientFault),
-    Errno(i32),
-}
-
-impl Refusal {
-    fn of(errno: Errno) -> Self {
-        ClientFault::from_errno(errno as i32).map_or(Refusal::Errno(errno as i32), Refusal::Fault)
-    }
-
-    fn event(self, at: Instant) -> Event<'static> {
-        match self {
-            Refusal::Fault(fault) => Event::NoSocket { at, fault },
-            Refusal::Errno(errno) => Event::ConnectFailed { at, errno },
-        }
-    }
-}
 
 /// The driver.
 #[derive(Debug)]
@@ -160,35 +110,6 @@ impl EpollDriver {
         self.buffer.len()
     }
 
-    /// A socket on its way to `to`.
-    fn connecting(&self, conn: ConnId, to: &SocketAddr) -> Result<Socket, Refusal> {
-        let family = if to.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
-        // whatever keeps a socket from being made is ours
-        let fault = |e: Errno| Refusal::Fault(ClientFault::from_errno(e as i32).unwrap_or(ClientFault::Memory));
-        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-        let fd = socket(family, SockType::Stream, flags, None).map_err(fault)?;
-        setsockopt(&fd, sockopt::TcpNoDelay, &true).map_err(fault)?;
-        let since = self.clock.now();
-        match connect(fd.as_raw_fd(), &SockaddrStorage::from(*to)) {
-            Ok(()) | Err(Errno::EINPROGRESS | Errno::EINTR) => {}
-            Err(errno) => return Err(Refusal::of(errno)),
-        }
-        // after the connect: an unconnected socket would be reported as hung up
-        let all = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
-        self.epoll.add(&fd, EpollEvent::new(all, u64::from(conn.0))).map_err(fault)?;
-        Ok(Socket {
-            fd,
-            stage: Stage::Opening,
-            outgoing: Queue::default(),
-            queued: false,
-            tx: TxIds::default(),
-            last_wall: None,
-            emptied: since,
-            behind: false,
-            read_in: 0,
-        })
-    }
-
     /// Counts a completion; its place in the batch.
     fn completed(&mut self) -> u32 {
         let pos = self.in_batch;
@@ -245,7 +166,7 @@ impl EpollDriver {
                 Err(errno) => {
                     slot.outgoing.clear();
                     self.completed();
-                    events.on(conn, Event::SendFailed(errno as i32));
+                    events.on(conn, Event::SendFailed { at: handed, errno: errno as i32 });
                     return;
                 }
             }
@@ -486,7 +407,7 @@ impl Driver for EpollDriver {
 
     fn open(&mut self, conn: ConnId, to: SocketAddr) {
         assert!(self.sockets[conn.0 as usize].is_none(), "a connection is opened once");
-        match self.connecting(conn, &to) {
+        match Socket::connecting(&self.epoll, conn, &to, self.clock.now()) {
             Ok(socket) => self.sockets[conn.0 as usize] = Some(socket),
             Err(refusal) => self.refused.push((conn, refusal)),
         }
