@@ -646,7 +646,7 @@ fn boxes_tell_of_sessions() {
     let (boxes, _) = of_sessions(None, |_| ());
     let (_, sentence) = answer(&boxes, 7);
     assert!(sentence.starts_with("partly open: tasks arrive, their calls follow the replies"), "{sentence}");
-    assert!(sentence.contains("tasks of 2 to 4 calls"), "{sentence}");
+    assert!(sentence.contains("tasks/s of 2 to 4 calls"), "{sentence}");
     let (_, sentence) = answer(&boxes, 10);
     assert!(sentence.contains("tasks of up to 4 calls, mean prompt tokens by call 1: 22"), "{sentence}");
     assert!(answer(&boxes, 5).1.contains("cached share of the prompts by call 1: 0 %"), "{}", answer(&boxes, 5).1);
