@@ -148,6 +148,14 @@ def connections(path, server_port):
     return [(client, up, down) for client, up, down in all_of_them if down], n
 
 
+def nonce_of(asked):
+    """The first word of the prompt; of a chat that goes on, of the last message of its user."""
+    if "messages" not in asked:
+        return asked["prompt"].split()[0]
+    of_user = [message for message in asked["messages"] if message["role"] == "user"]
+    return (of_user[-1] if len(of_user) > 1 else asked["messages"][0])["content"].split()[0]
+
+
 def requests_in(stream):
     """(nonce or None, offset of the last byte) of each request."""
     at = 0
@@ -163,8 +171,7 @@ def requests_in(stream):
         nonce = None
         if length:
             asked = json.loads(stream[body:at])
-            prompt = asked["messages"][0]["content"] if "messages" in asked else asked["prompt"]
-            nonce = prompt.split()[0]
+            nonce = nonce_of(asked)
         yield nonce, at - 1
 
 

@@ -15,6 +15,7 @@ mod failure;
 mod gates;
 mod goals;
 mod labels;
+mod laws;
 mod ledger;
 mod raw;
 mod server;

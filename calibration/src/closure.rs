@@ -18,7 +18,7 @@ use std::collections::HashMap;
 /// A request as the client saw it; ns on the client's axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
-    /// First word of its prompt.
+    /// First word of its prompt, or of a turn's own message; else its `user`.
     pub nonce: String,
     /// Just before the enter that carried its first byte.
     pub submit: u64,

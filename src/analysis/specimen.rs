@@ -355,7 +355,8 @@ impl Specimen {
 
 /// A place in a session.
 pub(crate) fn turn(id: u64, turn: u32, turns: u32, after: Option<u64>) -> Turn {
-    Turn { id, turn, turns, user: Some(0), after, pause: 0, message_tokens: 20, reply_sha256: Some("0".repeat(64)) }
+    let reply_sha256 = Some("0".repeat(64));
+    Turn { id, turn, turns, user: Some(0), after, pause: 0, message_tokens: 20, reply_sha256, left_out: Vec::new() }
 }
 
 /// Think time in the specimens of sessions.

@@ -10,6 +10,7 @@ use crate::lettering::legible;
 use crate::load_point::{ASSUMED_TOKENS_PER_S, Cell, OpenLoop};
 use crate::plan::{Plan, Sessions};
 use crate::reading::printable;
+use crate::report::sessions::leaders;
 use crate::rundir::window::SessionKind;
 use crate::session_load::{SessionLoad, Start};
 use crate::target::address::Target;
@@ -306,7 +307,10 @@ fn of_sessions(plan: &Plan, sessions: &Sessions, long: &str) -> Vec<String> {
         true => format!("{called} that begin at drawn times"),
         false => {
             let numbers: Vec<String> = users.iter().map(u32::to_string).collect();
-            format!("{} {}, each leading one {one} after another", numbers.join(", "), sessions.led_by())
+            match users[..] {
+                [1] => format!("1 {} leading one {one} after another", leaders(sessions.law.kind, 1)),
+                _ => format!("{} {}, each leading one {one} after another", numbers.join(", "), sessions.led_by()),
+            }
         }
     };
     let [from, to] = sessions.law.turns;
@@ -348,9 +352,9 @@ fn of_sessions(plan: &Plan, sessions: &Sessions, long: &str) -> Vec<String> {
         users.iter().max().filter(|most| plan.duration_s.is_none() && u64::from(**most) > survey.sessions)
     {
         lines.push(format!(
-            "         WARNING: {most} {} have {} {called} a window between them, so not all of them have one: raise --num-sessions",
+            "         WARNING: {most} {} have {} a window between them, so not all of them have one: raise --num-sessions",
             sessions.led_by(),
-            survey.sessions
+            if survey.sessions == 1 { format!("1 {one}") } else { format!("{} {called}", survey.sessions) }
         ));
     }
     lines

@@ -346,7 +346,7 @@ impl<W: Write> Recorder<'_, W> {
         let job = done.finished.job;
         let mut finished = self.read(done, &ticket, map);
         if let Some(turn) = &ticket.turn {
-            turns.place(&mut finished.row, job, turn, &finished.text);
+            turns.place(&mut finished.row, job, turn, &finished.text, &finished.left_out);
         }
         match (ticket.file, &mut self.canary_out) {
             (RowFile::Canary, Some(out)) => {

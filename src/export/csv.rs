@@ -433,6 +433,8 @@ fn of_distribution(window: &Window, metric: &str, column: &'static str, of: &Dis
 /// Why a percentile is withheld; empty where nothing withholds it.
 fn why(window: &Window, metric: &str, column: &str, percentile: &str) -> String {
     let speaks = |of: &str, name: &str| of == name || of == "*";
+    // the time of sessions is counted from due
+    let column = if metric == "session" { "due" } else { column };
     let verdicts = window.verdicts.iter().filter(|verdict| {
         verdict.kind == VerdictKind::Withheld
             && speaks(&verdict.metric, metric)

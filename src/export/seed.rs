@@ -31,10 +31,11 @@ pub struct Format;
 impl Exporter for Format {
     fn window(&mut self, of: &Campaign, window: &MeasuredWindow) -> anyhow::Result<Vec<Exported>> {
         let bounds = &window.bounds;
-        let load = match (bounds.load.concurrency, bounds.load.rate) {
-            (Some(n), None) => format!("c{n}"),
-            (_, Some(rate)) => format!("r{rate}"),
-            (None, None) => "all".into(),
+        let load = match (bounds.load.concurrency, bounds.load.request_rate(), bounds.load.session_rate()) {
+            (_, _, Some(per_s)) => format!("s{per_s}"),
+            (Some(n), None, None) => format!("c{n}"),
+            (_, Some(rate), None) => format!("r{rate}"),
+            (None, None, None) => "all".into(),
         };
         let name = format!("protocol_demos_{load}_cell{}_w{}.json", bounds.cell, bounds.window + 1);
         Ok(vec![Exported { name, text: serde_json::to_string_pretty(&document(of, window))? + "\n" }])
@@ -91,11 +92,11 @@ fn document(of: &Campaign, window: &MeasuredWindow) -> Value {
     let rows: Vec<Value> = kept.iter().zip(&records).map(|(row, record)| line(row, record)).collect();
     let ok = kept.iter().filter(|row| row.outcome == Outcome::Ok).count();
     let values = |pick: fn(&Record) -> Option<f64>| records.iter().filter_map(pick).collect::<Vec<f64>>();
-    json!({
+    let mut document = json!({
         "model": of.model(),
         "arm": "tarebench",
         "concurrency": bounds.load.concurrency,
-        "request_rate": bounds.load.rate,
+        "request_rate": bounds.load.request_rate(),
         "n": kept.len(),
         "dropped": bounds.drop,
         "submitted": window.rows.iter().filter(|row| row.outcome != Outcome::NotSent).count(),
@@ -119,7 +120,11 @@ fn document(of: &Campaign, window: &MeasuredWindow) -> Value {
             "marks": marks::of(&of.run, bounds.cell, bounds.window),
         },
         "records": rows,
-    })
+    });
+    if let Some(per_s) = bounds.load.session_rate() {
+        document["tarebench"]["session_rate"] = json!(per_s);
+    }
+    document
 }
 
 /// Percentiles of type 7, whatever n is; null of nothing.

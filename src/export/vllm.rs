@@ -27,6 +27,8 @@
 //! - **Conversations** (`mode` and what follows it) have the keys of the Rust front end (`multi-turn`); the Python one has none.
 //!   There every conversation has the same number of turns and the same delay: here the most turns and the mean pause. A
 //!   conversation that was cut off by the end of the window counts as failed.
+//! - **Sessions that arrive** at a rate have the `request_rate` of none, `inf`: their turns follow replies. The rate of
+//!   sessions is `tarebench_session_rate`.
 //! - `request_goodput` is null, as without `--goodput`: its limits would be held against other stamps than those that the
 //!   goals of the plan were fixed for.
 //!
@@ -211,7 +213,7 @@ fn document(of: &Campaign, window: &MeasuredWindow) -> (String, Map<String, Valu
     let backend = if of.plan.get("api").and_then(Value::as_str) == Some("chat") { "openai-chat" } else { "openai" };
     let label = format!("cell{}-window{}", bounds.cell, bounds.window);
     let date = date(of.started_wall_ns.saturating_add(bounds.closed));
-    let rate = bounds.load.rate.map_or(json!("inf"), Value::from);
+    let rate = bounds.load.request_rate().map_or(json!("inf"), Value::from);
     let burstiness = of.plan.pointer(&format!("/cells/{}/burstiness", bounds.cell)).and_then(Value::as_f64);
     let mut document = Map::new();
     let mut put = |key: &str, value: Value| {
@@ -298,6 +300,9 @@ fn metadata(of: &Campaign, window: &MeasuredWindow, replies: &[Reply]) -> Vec<(&
         ("tarebench_censored", json!(censored)),
         ("tarebench_output_lens_from_events", json!(from_events)),
     ]
+    .into_iter()
+    .chain(bounds.load.session_rate().map(|per_s| ("tarebench_session_rate", json!(per_s))))
+    .collect()
 }
 
 /// What the Rust front end of `vllm bench serve` writes of conversations beside the figures of all turns

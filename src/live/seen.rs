@@ -209,6 +209,7 @@ mod tests {
             pause: 0,
             message_tokens: 1,
             reply_sha256: None,
+            left_out: Vec::new(),
         };
         let mut turns = Seen::of(OPEN);
         for after in [None, Some(5)] {

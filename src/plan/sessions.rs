@@ -96,8 +96,12 @@ impl Asked {
         refused(flag, args)?;
         let turns = turns(text).ok_or_else(|| range(flag, TURNS_FORM, format!("{text:?}")))?;
         let (kept, drop) = (args.num_sessions.unwrap_or(KEPT), args.drop_sessions.unwrap_or(DROP));
-        if kept == 0 || kept.saturating_add(drop) > MAX_TRACE_ID {
+        if kept == 0 || kept > MAX_TRACE_ID {
             return Err(range("--num-sessions", "1 to 16,777,000, --drop-sessions included", kept));
+        }
+        if drop > MAX_TRACE_ID - kept {
+            let allowed = "so few that a window has at most 16,777,000 sessions, --num-sessions included";
+            return Err(range("--drop-sessions", allowed, drop));
         }
         Ok(Some(Asked { law: SessionLaw { kind, turns, pause: pause(kind, args)? }, kept, drop }))
     }
@@ -115,8 +119,13 @@ impl Asked {
     }
 
     fn too_many(&self, sessions: u64) -> BadPlan {
+        // the flag that asked for most of them
+        let (flag, rest) = match self.drop > self.kept {
+            true => ("--drop-sessions", "those of --num-sessions included"),
+            false => ("--num-sessions", "warm-up included"),
+        };
         let words = "so few that a window has at most 16,777,000 turns";
-        range("--num-sessions", words, format!("{sessions} (warm-up included) of {} turns or more", self.law.turns[0]))
+        range(flag, words, format!("{sessions} ({rest}) of {} turns or more", self.law.turns[0]))
     }
 
     /// The load points: numbers of users, or rates of sessions.
@@ -191,7 +200,8 @@ fn pause(kind: SessionKind, args: &RunArgs) -> Result<Pause, BadPlan> {
         (SessionKind::Chat, Some(text), None, None) => after("--think-time", text),
         (SessionKind::Chat, None, Some(text), None) => {
             let pace = crate::arrivals::span(text).filter(|pace| *pace > Nanos::ZERO);
-            let pace = pace.ok_or_else(|| range("--turn-every", "a time above 0, like 6s", format!("{text:?}")))?;
+            let form = "a time above 0 and at most 366 days (8784h), in us, ms, s, m or h, like 6s";
+            let pace = pace.ok_or_else(|| range("--turn-every", form, format!("{text:?}")))?;
             Ok(Pause::Every { ns: pace.ns() })
         }
         (SessionKind::Chat, _, _, Some(_)) => {
@@ -269,7 +279,6 @@ fn refused(flag: &'static str, args: &RunArgs) -> Result<(), BadPlan> {
         ),
         ("--profile", args.profile.is_some(), "a profile is a number of requests; say --num-sessions"),
         ("--extra-body with messages", own("messages"), "it would stand in place of every turn; take messages out"),
-        ("--extra-body with user", own("user"), "turns are known by that field in a server's log; take user out"),
         (
             "--max-concurrency",
             args.max_concurrency.is_some() && args.session_rate.is_some(),
@@ -389,11 +398,26 @@ mod tests {
         assert!(both.starts_with("--sessions and --chain do not go together"), "{both}");
         for (change, words) in [
             ((|a| a.sessions = Some("0".to_owned())) as fn(&mut RunArgs), "--sessions must be a number of turns"),
-            (|a| a.think_time = Some("soon".to_owned()), "--think-time must be a time like 500ms"),
+            (|a| a.think_time = Some("soon".to_owned()), "--think-time must be a time in us, ms, s, m or h"),
             (|a| a.turn_every = Some("0".to_owned()), "--turn-every must be a time above 0"),
             (|a| a.tool_time = Some("1s".to_owned()), "--tool-time is for --chain"),
             (|a| a.num_sessions = Some(0), "--num-sessions must be"),
-            (|a| a.num_sessions = Some(16_000_000), "at most 16,777,000 turns"),
+            (
+                |a| a.num_sessions = Some(16_000_000),
+                "--num-sessions must be so few that a window has at most 16,777,000 turns",
+            ),
+            (|a| a.num_sessions = Some(u64::MAX), "--num-sessions must be 1 to 16,777,000"),
+            (
+                |a| a.drop_sessions = Some(16_000_000),
+                "--drop-sessions must be so few that a window has at most 16,777,000 turns",
+            ),
+            (
+                |a| a.drop_sessions = Some(u64::MAX),
+                "--drop-sessions must be so few that a window has at most 16,777,000 sessions",
+            ),
+            (|a| a.think_time = Some("300d".to_owned()), "at most 366 days (8784h)"),
+            (|a| a.think_time = Some("8785h".to_owned()), "at most 366 days (8784h)"),
+            (|a| a.turn_every = Some("300d".to_owned()), "at most 366 days (8784h)"),
             (|a| a.num_prompts = Some(9), "say --num-sessions"),
             (|a| a.drop = Some(9), "say --drop-sessions"),
             (|a| a.endpoint = Some("/v1/completions".to_owned()), "use /v1/chat/completions"),
@@ -408,7 +432,6 @@ mod tests {
             (|a| a.profile = Some(Profile::SeedV1), "that protocol has single requests"),
             (|a| a.profile = Some(Profile::Tail), "say --num-sessions"),
             (|a| a.extra_body = Some(r#"{"messages":[]}"#.to_owned()), "take messages out"),
-            (|a| a.extra_body = Some(r#"{"user":"me"}"#.to_owned()), "take user out"),
             (|a| a.burstiness = Some(2.0), "--burstiness has no meaning without --session-rate"),
             (|a| a.max_concurrency = Some(List(vec![0])), "--max-concurrency must be"),
             (|a| a.session_rate = Some(List(vec![0.0])), "--session-rate must be"),
@@ -436,6 +459,10 @@ mod tests {
         assert!(plan(|a| a.inject = vec!["node-loss".to_owned()]).is_ok());
         assert!(plan(|a| a.at = vec!["20s=true".to_owned()]).is_ok());
         assert!(plan(|a| a.cache = Some("shared-prefix:5".to_owned())).is_ok());
+        assert!(
+            plan(|a| a.extra_body = Some(r#"{"user":"me"}"#.to_owned())).is_ok(),
+            "one user for all is somebody's wish"
+        );
     }
 
     #[test]

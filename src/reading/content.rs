@@ -255,6 +255,10 @@ pub struct ChoiceFacts {
     pub thinking: bool,
     /// It has a tool or function name, or arguments.
     pub tool: bool,
+    /// It has a call of a tool or function, of whatever kind.
+    pub calls: bool,
+    /// Its answer is no text, but a list of parts or the like.
+    pub parts: bool,
     /// So many token ids; None when it has no such list.
     pub token_ids: Option<u64>,
     /// It has log probabilities of tokens.
@@ -334,6 +338,8 @@ fn choice_facts(choice: &Choice<'_>, keep_text: bool) -> ChoiceFacts {
         thinking: delta.reasoning.is_something() || delta.reasoning_content.is_something(),
         tool: delta.tool_calls.as_ref().is_some_and(|calls| calls.iter().any(in_tool))
             || delta.function_call.as_ref().is_some_and(called),
+        calls: delta.tool_calls.as_ref().is_some_and(|calls| !calls.is_empty()) || delta.function_call.is_some(),
+        parts: visible.iter().any(|t| t.is_something() && t.text().is_none()),
         token_ids: choice.token_ids.members().or(choice.output_ids.members()),
         logprobs: choice.logprobs.as_ref().is_some_and(|l| l.content.is_something() || l.tokens.is_something()),
         finish_reason: choice.finish_reason.text().filter(|f| !f.is_empty()).map(str::to_owned),
@@ -408,6 +414,23 @@ mod tests {
     #[test]
     fn escapes_are_decoded_and_texts_joined() {
         assert_eq!(one(r#"{"choices":[{"delta":{"content":"a\u00e9\n"}}]}"#).text, "aé\n");
+    }
+
+    #[test]
+    fn what_is_no_text_of_an_answer_is_told() {
+        let of = |delta: &str| {
+            let facts = one(&format!("{{\"choices\":[{{\"delta\":{delta}}}]}}"));
+            (facts.calls, facts.parts, facts.text)
+        };
+        let text = |text: &str| text.to_owned();
+        assert_eq!(of(r#"{"content":"a","tool_calls":[]}"#), (false, false, text("a")));
+        assert_eq!(
+            of(r#"{"content":"a","tool_calls":[{"type":"custom","custom":{"name":"f"}}]}"#),
+            (true, false, text("a"))
+        );
+        assert_eq!(of(r#"{"content":null,"function_call":{"name":"f"}}"#), (true, false, text("")));
+        assert_eq!(of(r#"{"content":[{"type":"text","text":"a"}]}"#), (false, true, text("")));
+        assert_eq!(of(r#"{"content":[],"refusal":"no"}"#), (false, false, text("no")));
     }
 
     #[test]

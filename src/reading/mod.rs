@@ -7,7 +7,7 @@ pub mod turns;
 
 pub use outcome::FailureClass;
 
-use crate::rundir::row::{Chunk, Outcome, Phase, Row, RowError, Stamp, StampSource, TokensSource};
+use crate::rundir::row::{Chunk, LeftOut, Outcome, Phase, Row, RowError, Stamp, StampSource, TokensSource};
 use bench_engine::clock::ClockMap;
 use bench_engine::record::{Dispatch, Ending, Finished, Note, ProtocolError, ReadStamp, notes};
 use bench_engine::units::{Instant, WallInstant};
@@ -31,7 +31,7 @@ pub struct Asked {
     pub prompt_tokens: u64,
     /// Output length asked for, in tokens.
     pub output_tokens: u64,
-    /// First word of the prompt, else its `user`.
+    /// First word of the prompt, or of a turn's own message; else its `user`.
     pub nonce: String,
     /// By what the prompt begins, where that is not the nonce.
     pub begins: Option<String>,
@@ -129,6 +129,16 @@ pub struct Reading {
     model: Option<String>,
     timings: Option<String>,
     texts: BTreeMap<u32, String>,
+    /// Of choice 0.
+    beside_text: BesideText,
+}
+
+/// What a choice said that is no answer text.
+#[derive(Default)]
+struct BesideText {
+    calls: bool,
+    parts: bool,
+    thoughts: bool,
 }
 
 impl Reading {
@@ -273,6 +283,12 @@ impl Reading {
         }
         for choice in facts.choices {
             self.thinking |= choice.thinking;
+            if choice.index == 0 {
+                let beside = &mut self.beside_text;
+                beside.calls |= choice.calls;
+                beside.parts |= choice.parts;
+                beside.thoughts |= choice.thinking;
+            }
             if choice.answer {
                 self.first_answer.get_or_insert(stamp);
             }
@@ -318,7 +334,18 @@ impl Reading {
         let mut on_axis = OnAxis { map, place, out_of_order: 0 };
         let outcome = self.outcome(finished, asked, place.secret);
         let row = self.row(finished, asked, outcome, &mut on_axis);
-        FinishedRow { row, out_of_order: on_axis.out_of_order, text: self.texts.remove(&0).unwrap_or_default() }
+        let (text, left_out) = (self.texts.remove(&0).unwrap_or_default(), self.left_out());
+        FinishedRow { row, out_of_order: on_axis.out_of_order, text, left_out }
+    }
+
+    /// What the reply held beside the answer text of choice 0.
+    fn left_out(&self) -> Vec<LeftOut> {
+        let beside = &self.beside_text;
+        let thoughts = beside.thoughts || self.usage.reasoning.is_some_and(|tokens| tokens > 0);
+        [(beside.calls, LeftOut::ToolCalls), (beside.parts, LeftOut::Parts), (thoughts, LeftOut::Reasoning)]
+            .into_iter()
+            .filter_map(|(there, what)| there.then_some(what))
+            .collect()
     }
 
     /// What its row will say of the outcome, as soon as everything is in.
@@ -543,6 +570,8 @@ pub struct FinishedRow {
     pub out_of_order: u32,
     /// Answer text of choice 0, when texts are kept.
     pub text: String,
+    /// What choice 0 held beside it.
+    pub left_out: Vec<LeftOut>,
 }
 
 /// Token events that share a read with another one.

@@ -1,6 +1,6 @@
 //! What a row says of its place in a session: what it followed, and when it was due by that.
 
-use crate::rundir::row::{Outcome, Row, Turn};
+use crate::rundir::row::{LeftOut, Outcome, Row, Turn};
 use crate::workload::hex;
 use bench_engine::units::Nanos;
 use sha2::{Digest, Sha256};
@@ -44,8 +44,9 @@ struct Followed {
 }
 
 impl Turns {
-    /// Completes the row of `job`, whose reply's text is `reply`. Rows of a session come in the order of its turns.
-    pub fn place(&mut self, row: &mut Row, job: u64, turn: &PlannedTurn, reply: &str) {
+    /// Completes the row of `job`, whose reply's text is `reply`, and which held `left_out` beside it. Rows of a session
+    /// come in the order of its turns.
+    pub fn place(&mut self, row: &mut Row, job: u64, turn: &PlannedTurn, reply: &str, left_out: &[LeftOut]) {
         if self.window != (row.cell, row.window) {
             *self = Turns { window: (row.cell, row.window), followed: HashMap::new() };
         }
@@ -67,6 +68,7 @@ impl Turns {
             pause: turn.pause.ns(),
             message_tokens: turn.message_tokens,
             reply_sha256: (!reply.is_empty()).then(|| hex(&Sha256::digest(reply))),
+            left_out: left_out.to_vec(),
         });
     }
 }
@@ -87,7 +89,7 @@ mod tests {
     }
 
     fn placed(turns: &mut Turns, mut row: Row, job: u64, turn: &PlannedTurn, reply: &str) -> (u64, Turn) {
-        turns.place(&mut row, job, turn, reply);
+        turns.place(&mut row, job, turn, reply, &[]);
         (row.due, row.session.expect("a place"))
     }
 

@@ -8,6 +8,7 @@ use crate::analysis::definitions::rules::GateState;
 use crate::analysis::definitions::wording::{LOOPBACK, calibrated_where, loopback_only};
 use crate::report::quantity::{between, count, latency, micros, rate};
 use crate::rundir::run_json::{CalibratedNet, Gate, RunJson, Verdict, VerdictKind, Window};
+use crate::rundir::window::SessionKind;
 
 /// Reasons that stand in one line of a screen; more are counted.
 pub(super) const ON_SCREEN: usize = 2;
@@ -17,14 +18,22 @@ pub(super) fn is_of_gate(window: &Window, verdict: &Verdict) -> bool {
     verdict.metric == "*" && window.client.gates.iter().any(|gate| gate.text == verdict.text)
 }
 
-/// One line for each set of columns that gates withhold: `gross withheld: ..`. `due` is named where it is shown; `most`
-/// reasons stand in a line.
+/// One line for each set of columns that gates withhold: `gross withheld: ..`. `due` is named where it is shown, and with
+/// sessions their time, which goes with it; `most` reasons stand in a line.
 pub(super) fn withheld(window: &Window, shows_due: bool, most: usize) -> Vec<String> {
+    let shows_due = shows_due || window.sessions.is_some();
+    let time = window.sessions.as_ref().map(|found| match found.kind {
+        SessionKind::Chat => "session time",
+        SessionKind::Chain => "task time",
+    });
     let mut found: Vec<(Vec<&str>, Vec<&str>)> = Vec::new();
     // of the width only percentiles are withheld: their cells say so
     for gate in in_state(window, GateState::Void).filter(|g| g.gate != "net_width") {
         let named = |column: &&str| (*column != "due" || shows_due) && gate.voids.iter().any(|c| c == column);
-        let columns: Vec<&str> = COLUMNS.into_iter().filter(named).collect();
+        let mut columns: Vec<&str> = COLUMNS.into_iter().filter(named).collect();
+        if let Some(due) = columns.iter().position(|column| *column == "due") {
+            time.into_iter().for_each(|time| columns.insert(due + 1, time));
+        }
         match found.iter_mut().find(|(known, _)| *known == columns) {
             Some((_, reasons)) => reasons.push(&gate.text),
             None => found.push((columns, vec![&gate.text])),

@@ -15,7 +15,7 @@ fn goodput(g: &Goodput) -> String {
     let asked = asked.join(", ");
     let needed = percent(Some(g.needed));
     let (Some(share), Some([low, high]), Some(reached)) = (g.share, g.ci, g.reached) else {
-        let why = if g.kept == 0 { "no request was kept" } else { "gross is withheld" };
+        let why = if g.kept == 0 { "no request was kept" } else { "gross, or what is counted from due, is withheld" };
         return format!("{asked} for {needed} of requests: not judged, {why}");
     };
     let unknown = match g.unknown {

@@ -294,6 +294,7 @@ fn of_sessions(md: &mut String, window: &Window) {
         &format!("{}: {}.\n", sessions::noun(found.kind).to_uppercase(), sessions::counts(found).replace("   ", ", ")),
     );
     sessions::lost(found).into_iter().for_each(|text| push(md, &format!("- {}", text.replace("   ", "; "))));
+    sessions::reasoning(&found.counts.left_out).into_iter().for_each(|text| push(md, &format!("- {text}")));
     push(md, &format!("- at once: {}", sessions::at_once(found).replace("   ", ", ")));
     push(md, &format!("- {}\n", sessions::reading(found.kind)));
     sessions::tables(found, usize::MAX).iter().for_each(|line| push(md, line));

@@ -43,10 +43,13 @@ pub(super) fn clock(run: &RunJson) -> String {
         _ => "gross, in closed loop from the send, else from due; total is to the last token",
     };
     let cells = run.cells.iter().flat_map(|cell| cell.windows.iter().map(|window| (&cell.load, window)));
-    let stood_in = cells.flat_map(|(load, window)| columns(load, window)).any(|(_, net)| net);
-    let net = match stood_in {
-        true => "; * net, from the wire (< at most), where the client was not fit to tell gross",
-        false => "",
+    let stood_in: Vec<&Window> =
+        cells.filter(|(load, window)| columns(load, window).iter().any(|(_, net)| *net)).map(|(_, w)| w).collect();
+    let has_gross = |w: &&Window| w.metrics.ttft.gross.as_ref().is_some_and(|gross| gross.p50_ms.is_some());
+    let untold = if stood_in.iter().any(|w| !has_gross(w)) { "gross" } else { "due" };
+    let net = match stood_in.is_empty() {
+        true => String::new(),
+        false => format!("; * net, from the wire (< at most), where the client was not fit to tell {untold}"),
     };
     format!("{gross}{net}")
 }
@@ -73,7 +76,7 @@ fn row(load: &Load, window: &Window) -> [String; 10] {
 }
 
 /// A percentile of net, marked; where the stamps leave it open, the high end, which it is not above. None without one.
-fn stood_in(net: &Distribution, name: &str) -> Option<String> {
+pub(super) fn stood_in(net: &Distribution, name: &str) -> Option<String> {
     let at = net.percentile(name)?;
     Some(
         stamps_bound(net, name).map_or_else(|| format!("{}*", latency(at)), |(_, high)| format!("<{}*", latency(high))),

@@ -400,7 +400,9 @@ pub(super) fn notes(document: &Document) -> Vec<(&str, String)> {
 
 /// A load with its unit.
 pub(super) fn at(document: &Document, at: f64) -> String {
-    format!("{} {}", load(at), unit(document))
+    let unit = unit(document);
+    let one = at == 1.0 && document.settings.over == Over::Concurrency;
+    format!("{} {}", load(at), if one { unit.trim_end_matches('s') } else { unit })
 }
 
 fn unit(document: &Document) -> &'static str {

@@ -1,9 +1,9 @@
 //! Sessions of a window, and loads of them, in words and tables.
 
 use crate::report::quantity::{count, latency, percent, percentile, rate, stamps_bound};
-use crate::report::{intervals, markdown};
+use crate::report::{intervals, markdown, overview};
 use crate::rundir::run_json::{Between, Distribution, Window};
-use crate::rundir::sessions::{Sessions, TurnFigures};
+use crate::rundir::sessions::{LeftOutCounts, Sessions, TurnFigures};
 use crate::rundir::window::{Load, LoadModel, SessionKind};
 
 /// `sessions`, `tasks`: what they are called.
@@ -24,19 +24,28 @@ pub fn leaders(kind: SessionKind, n: u64) -> &'static str {
     }
 }
 
+/// What each consists of, one or more.
+pub fn parts(kind: SessionKind, n: u64) -> &'static str {
+    match (kind, n) {
+        (SessionKind::Chat, 1) => "turn",
+        (SessionKind::Chat, _) => "turns",
+        (SessionKind::Chain, 1) => "call",
+        (SessionKind::Chain, _) => "calls",
+    }
+}
+
 /// What arrives by a schedule: `requests`, or sessions or tasks.
 pub(super) fn arriving(window: &Window) -> &'static str {
     window.sessions.as_ref().map_or("requests", |found| noun(found.kind))
 }
 
-/// A load of sessions: `8 users, sessions of 2 to 4 turns, think time 2 s`; None where requests stand alone.
+/// A load of sessions: `8 users, sessions of 2 to 4 turns, think time 2 s`, `2 agents, tasks of 3 calls`; None where requests
+/// stand alone.
 pub fn of_load(load: &Load) -> Option<String> {
     let asked = load.sessions.as_ref()?;
-    let turns = match asked.turns {
-        [1, 1] => "1 turn".to_owned(),
-        [from, to] if from == to => format!("{from} turns"),
-        [from, to] => format!("{from} to {to} turns"),
-    };
+    let [from, to] = asked.turns;
+    let called = parts(asked.kind, to.into());
+    let turns = if from == to { format!("{to} {called}") } else { format!("{from} to {to} {called}") };
     let pause = asked.pause.as_ref().map_or_else(String::new, |words| format!(", {words}"));
     let cap = load.concurrency.map_or_else(String::new, |n| format!(", at most {} requests at once", count(n.into())));
     let course = load.arrivals.as_ref().map_or_else(String::new, |words| format!(" ({words})"));
@@ -74,10 +83,30 @@ pub(super) fn counts(found: &Sessions) -> String {
         format!("{} kept", count(c.kept)),
         format!("{} complete", count(c.complete)),
     ]);
-    if c.empty_replies > 0 {
-        facts.push(format!("{} replies without answer text, sent back EMPTY", count(c.empty_replies)));
-    }
+    facts.extend(not_whole(&c.left_out));
     facts.join("   ")
+}
+
+/// `3 replies NOT SENT BACK WHOLE (2 with calls of tools, 1 without answer text)`; None where all were.
+pub(crate) fn not_whole(c: &LeftOutCounts) -> Option<String> {
+    let reasons = [
+        (c.tool_calls, "with calls of tools"),
+        (c.parts, "with content that is no text"),
+        (c.unparsable, "with events that cannot be read"),
+        (c.empty, "without answer text"),
+    ];
+    let list: Vec<String> =
+        reasons.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{} {why}", count(*n))).collect();
+    let replies = if c.not_whole() == 1 { "reply" } else { "replies" };
+    (c.not_whole() > 0).then(|| format!("{} {replies} NOT SENT BACK WHOLE ({})", count(c.not_whole()), list.join(", ")))
+}
+
+/// That reasoning is not sent back, where there was any.
+pub(crate) fn reasoning(c: &LeftOutCounts) -> Option<String> {
+    (c.reasoning > 0).then(|| {
+        let replies = if c.reasoning == 1 { "reply" } else { "replies" };
+        format!("the reasoning of {} {replies} is not sent back, as chat templates leave it out", count(c.reasoning))
+    })
 }
 
 /// Whether one of them is not complete.
@@ -88,9 +117,12 @@ pub(super) fn any_lost(found: &Sessions) -> bool {
 /// Where they failed, and which turns never came; None when all were complete.
 pub(super) fn lost(found: &Sessions) -> Option<String> {
     let c = &found.counts;
-    let at: Vec<String> = c.failed_at_turn.iter().map(|(turn, n)| format!("{} at turn {turn}", count(*n))).collect();
+    let turn = parts(found.kind, 1);
+    let at: Vec<String> =
+        c.failed_at_turn.iter().map(|(place, n)| format!("{} at {turn} {place}", count(*n))).collect();
     let failed = (!at.is_empty()).then(|| format!("failed: {}", at.join(", ")));
-    let never = (c.turns_never_due > 0).then(|| format!("{} turns never became due", count(c.turns_never_due)));
+    let never = c.turns_never_due;
+    let never = (never > 0).then(|| format!("{} {} never became due", count(never), parts(found.kind, never)));
     let facts: Vec<String> = failed.into_iter().chain(never).collect();
     let of = noun(found.kind);
     (!facts.is_empty()).then(|| format!("{}   figures of {of} are of the complete ones", facts.join("   ")))
@@ -137,8 +169,24 @@ pub(super) fn times(found: &Sessions) -> Vec<(&'static str, &'static str, Option
 }
 
 /// Headings of the table by turn on a screen.
-pub(super) const BY_TURN: [&str; 10] =
-    ["turn", "ok", "prompt", "cached", "ttft net", "p95", "gross", "p95", "tpot", "e2e p50"];
+pub(super) fn by_turn(kind: SessionKind) -> [&'static str; 10] {
+    [parts(kind, 1), "ok", "prompt", "cached", "ttft net", "p95", "gross", "p95", "tpot", "e2e p50"]
+}
+
+/// The median, gross; where that is withheld, net with its mark.
+fn median(of: &Between) -> String {
+    let gross = percentile(of.gross.as_ref(), "p50");
+    let is_withheld = of.gross.as_ref().is_some_and(|gross| gross.n > 0 && gross.p50_ms.is_none());
+    let net = of.net.as_ref().filter(|_| is_withheld).and_then(|net| overview::stood_in(net, "p50"));
+    net.unwrap_or(gross)
+}
+
+/// What the mark in the table by turn says; None where it stands nowhere.
+pub(super) fn mark(rows: &[&TurnFigures]) -> Option<&'static str> {
+    let marked = |of: &Between| median(of).ends_with('*');
+    let any = rows.iter().any(|turn| marked(&turn.tpot) || marked(&turn.e2e));
+    any.then_some("* net, from the wire (< at most), where the client was not fit to tell gross")
+}
 
 /// One row for a screen: a net that the stamps leave open stands with its high end, `<5.02 ms`.
 pub(super) fn row(turn: &TurnFigures) -> [String; 10] {
@@ -157,8 +205,8 @@ pub(super) fn row(turn: &TurnFigures) -> [String; 10] {
         net("p95"),
         gross("p50"),
         gross("p95"),
-        percentile(turn.tpot.gross.as_ref(), "p50"),
-        percentile(turn.e2e.gross.as_ref(), "p50"),
+        median(&turn.tpot),
+        median(&turn.e2e),
     ]
 }
 
@@ -203,11 +251,11 @@ pub(super) fn tables(found: &Sessions, most: usize) -> Vec<String> {
         ));
     }
     lines.push(String::new());
-    lines.push(
-        "| turn | sent | ok | prompt tokens | of these cached | completion tokens | ttft net p50 | p95 | gross p50 | p95 | \
+    let turn = parts(found.kind, 1);
+    lines.push(format!(
+        "| {turn} | sent | ok | prompt tokens | of these cached | completion tokens | ttft net p50 | p95 | gross p50 | p95 | \
          tpot net p50 | gross p50 | p95 | e2e net p50 | gross p50 | p95 |"
-            .to_owned(),
-    );
+    ));
     lines.push(format!("|--:|{}", "--:|".repeat(15)));
     let both = |of: &Between, net: &[&str]| -> Vec<String> {
         let net = net.iter().map(|p| markdown::with_interval(of.net.as_ref(), p));
@@ -275,21 +323,74 @@ mod tests {
         let screen = terminal::summary(&run, 72, false);
         assert!(screen.lines().all(|line| line.chars().count() <= 72), "{screen}");
         for words in
-            ["open loop, 25.0 tasks/s of 2 to 4 turns, think time 7 ms", "116 kept   114 complete", "tasks/s ("]
+            ["open loop, 25.0 tasks/s of 2 to 4 calls, think time 7 ms", "116 kept   114 complete", "tasks/s ("]
         {
             assert!(screen.replace("\n               ", "   ").contains(words), "no {words} in\n{screen}");
         }
         let disclosed = crate::disclosure::directory::Disclosed::of_run(dir.path(), &run, None).unwrap();
         let md = markdown::render(&run, &disclosed);
-        for words in
-            ["TASKS:", "| task |  | 114 |", "| waited | net | 114 |", "| 2 | 116 | 115 | 47.0 | 21.0 (44.7 %) | 3.0 |"]
-        {
+        for words in [
+            "TASKS:",
+            "| call | sent |",
+            "failed: 1 at call 2; 2 calls never became due",
+            "| task |  | 114 |",
+            "| waited | net | 114 |",
+            "| 2 | 116 | 115 | 47.0 | 21.0 (44.7 %) | 3.0 |",
+        ] {
             assert!(md.contains(words), "no {words} in\n{md}");
         }
         let page = html::of_directory(dir.path(), &run, &disclosed).unwrap();
-        for words in ["Time to first token by turn", "Prompt tokens by turn", "<h4>Tasks</h4>"] {
+        for words in ["Time to first token by call", "Prompt tokens by call", "<h4>Tasks</h4>"] {
             assert!(page.contains(words), "no {words}");
         }
+    }
+
+    #[test]
+    fn what_later_turns_lack_is_told_by_reason() {
+        use crate::rundir::row::LeftOut;
+        let mut specimen = Specimen::sessions(Some(3), 120);
+        let firsts = specimen.windows.iter_mut().flat_map(|(_, rows)| rows);
+        for row in firsts.filter(|row| row.session.as_ref().is_some_and(|turn| turn.turn == 0)) {
+            let turn = row.session.as_mut().unwrap();
+            turn.left_out = match turn.id % 40 {
+                10 => vec![LeftOut::ToolCalls, LeftOut::Reasoning],
+                11 => vec![LeftOut::Parts],
+                _ => Vec::new(),
+            };
+            turn.reply_sha256 = turn.reply_sha256.take().filter(|_| turn.id != 60);
+        }
+        let told = "7 replies NOT SENT BACK WHOLE (3 with calls of tools, 3 with content that is no text, 1 without answer text)";
+        let reasoning = "the reasoning of 3 replies is not sent back, as chat templates leave it out";
+        let (dir, run) = run(specimen);
+        let on_one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let disclosed = crate::disclosure::directory::Disclosed::of_run(dir.path(), &run, None).unwrap();
+        for report in [
+            terminal::render(&run, 100, false),
+            terminal::summary(&run, 72, false),
+            markdown::render(&run, &disclosed),
+            html::of_directory(dir.path(), &run, &disclosed).unwrap(),
+        ] {
+            let report = on_one_line(&report);
+            assert!(report.contains(told) && report.contains(reasoning), "{report}");
+        }
+        let (_, whole) = self::run(Specimen::sessions(Some(3), 120));
+        let text = terminal::render(&whole, 100, false);
+        assert!(!text.contains("NOT SENT BACK") && !text.contains("reasoning"), "{text}");
+    }
+
+    #[test]
+    fn net_stands_in_the_table_by_turn_where_gross_is_withheld() {
+        let (_dir, run) = run(Specimen::sessions(Some(3), 40));
+        let mut found = run.cells[0].windows[0].sessions.clone().unwrap();
+        let turn = &mut found.by_turn[1];
+        assert_eq!((row(turn)[8].as_str(), row(turn)[9].as_str(), mark(&[turn])), ("1.55 ms", "10.1 ms", None));
+        let n = turn.e2e.gross.as_ref().unwrap().n;
+        let withheld = || Some(Distribution { n, ..Distribution::default() });
+        (turn.tpot.gross, turn.e2e.gross) = (withheld(), withheld());
+        assert_eq!((row(turn)[8].as_str(), row(turn)[9].as_str()), ("1.50 ms*", "10.0 ms*"));
+        assert!(mark(&[turn]).is_some_and(|words| words.starts_with("* net")));
+        (turn.tpot.net, turn.e2e.net) = (None, None);
+        assert_eq!((row(turn)[8].as_str(), mark(&[turn])), ("withheld", None));
     }
 
     #[test]

@@ -521,6 +521,7 @@ impl Paper {
         let tone = if sessions::any_lost(found) { Tone::Alarm } else { Tone::Plain };
         self.entry(tone, &sessions::noun(found.kind).to_uppercase(), &sessions::counts(found));
         sessions::lost(found).into_iter().for_each(|text| self.entry(Tone::Alarm, "", &text));
+        sessions::reasoning(&found.counts.left_out).into_iter().for_each(|text| self.entry(Tone::Plain, "", &text));
         self.entry(Tone::Plain, "at once", &sessions::at_once(found));
         let cells = SHOWN.map(|p| self.right(p)).concat();
         self.line(Tone::Quiet, &format!("  {:LABEL$}{:6}{cells}", "", ""));
@@ -551,17 +552,19 @@ impl Paper {
                 widths[out] = 0;
             }
         }
-        let head = sessions::BY_TURN.map(str::to_owned);
+        let head = sessions::by_turn(found.kind).map(str::to_owned);
         let line = |cells: &[String; 10]| {
             let shown = cells.iter().zip(widths).filter(|(_, width)| *width > 0);
             format!("  {}", shown.map(|(cell, width)| lettering::right(cell, width)).collect::<String>())
         };
         self.line(Tone::Quiet, &line(&head));
-        for turn in rows {
+        for turn in &rows {
             self.line(Tone::Plain, &line(&sessions::row(turn)));
         }
+        sessions::mark(&rows).into_iter().for_each(|text| self.paragraph(Tone::Quiet, "  ", "    ", text));
         if left_out > 0 {
-            let text = format!("{} turns between them: report.md", count(left_out as u64));
+            let turns = sessions::parts(found.kind, left_out as u64);
+            let text = format!("{} {turns} between them: report.md", count(left_out as u64));
             self.paragraph(Tone::Alarm, "  ", "    ", &text);
         }
     }

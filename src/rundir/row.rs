@@ -109,7 +109,9 @@ pub struct Row {
     pub model_echo: Option<String>,
     /// `timings` or `metrics` object of the reply, verbatim.
     pub server_timings: Option<serde_json::Value>,
-    /// First word of the prompt, else the body's `user`: ties the request to a server's log, and keeps caches cold.
+    /// First word of the prompt, or of a turn's own message, else the body's `user`: ties the request to a server's log, and
+    /// keeps caches cold. A turn whose message is sent as its file has it, or begins with what all sessions share, carries
+    /// it nowhere in front.
     pub nonce: String,
     /// By what the prompt begins, where that is not the nonce: those with the same beginning can share a server's cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -157,6 +159,22 @@ pub struct Turn {
     /// SHA-256 of the reply's text as the server sent it (all answer text of choice 0), hex: it stands in the next turn's
     /// history. Null where there was none.
     pub reply_sha256: Option<String>,
+    /// What choice 0 held beside that text, and the history lacks; no key where there was nothing. Events that could not be
+    /// read, which may have held more of either, are the flag `bad_event`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A part of a reply that the next turn does not send back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LeftOut {
+    /// Calls of tools or functions.
+    ToolCalls,
+    /// Content that is no text, such as a list of parts.
+    Parts,
+    /// Reasoning, on purpose: chat templates leave it out as well.
+    Reasoning,
 }
 
 /// When an event was seen by the harness, and when it had arrived in the kernel.

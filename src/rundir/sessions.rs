@@ -46,11 +46,46 @@ pub struct SessionCounts {
     pub cut: u64,
     /// Kept sessions that failed, by the turn that failed, from 1.
     pub failed_at_turn: BTreeMap<u32, u64>,
-    /// Ok turns of kept sessions, but for last ones, whose reply had no answer text (it was reasoning or a call of a tool): the
-    /// next turn carries an empty reply.
-    pub empty_replies: u64,
+    /// What the history of later turns lacks.
+    pub left_out: LeftOutCounts,
     /// Turns of kept sessions that were planned and never became due, since their session failed or was cut.
     pub turns_never_due: u64,
+}
+
+/// Replies that the next turn of their session does not carry whole: it carries the answer text of choice 0. Of ok turns of
+/// kept sessions, but for last ones. Each reply counts once, under the first of the reasons that holds; reasoning, which is
+/// left out on purpose, is counted beside them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LeftOutCounts {
+    /// It called tools or functions.
+    pub tool_calls: u64,
+    /// Its content was no text but a list of parts or the like.
+    pub parts: u64,
+    /// Some of its events could not be read.
+    pub unparsable: u64,
+    /// It had no answer text, and none of this.
+    pub empty: u64,
+    /// It had reasoning, or its usage told reasoning tokens. Chat templates leave it out as well.
+    pub reasoning: u64,
+}
+
+impl LeftOutCounts {
+    /// Replies that were not sent back whole; reasoning alone is no such lack.
+    pub fn not_whole(&self) -> u64 {
+        self.tool_calls + self.parts + self.unparsable + self.empty
+    }
+
+    /// Those of both.
+    pub fn and(&self, other: &LeftOutCounts) -> LeftOutCounts {
+        LeftOutCounts {
+            tool_calls: self.tool_calls + other.tool_calls,
+            parts: self.parts + other.parts,
+            unparsable: self.unparsable + other.unparsable,
+            empty: self.empty + other.empty,
+            reasoning: self.reasoning + other.reasoning,
+        }
+    }
 }
 
 /// A level over the time of the window.

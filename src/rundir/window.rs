@@ -79,6 +79,19 @@ pub struct Load {
     pub sessions: Option<Sessions>,
 }
 
+impl Load {
+    /// Requests/s asked for. None where there is no such rate: in closed loop, for all at once, and where sessions arrive,
+    /// most of whose requests follow a reply.
+    pub fn request_rate(&self) -> Option<f64> {
+        self.rate.filter(|_| self.sessions.is_none())
+    }
+
+    /// Sessions/s asked for; None where none arrive by a rate.
+    pub fn session_rate(&self) -> Option<f64> {
+        self.rate.filter(|_| self.sessions.is_some())
+    }
+}
+
 /// What the sessions of a load are like.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -71,14 +71,14 @@ impl BodyTemplate {
     }
 
     /// The body of a turn: everything that was said in its session, the made message last, as
-    /// [`Conversation::ask`](crate::workload::conversation::Conversation::ask) leaves it. A chat only: plans refuse other
-    /// endpoints.
+    /// [`Conversation::ask`](crate::workload::conversation::Conversation::ask) leaves it; without a `user` of ours. A chat
+    /// only: plans refuse other endpoints.
     pub fn body_of_turn(&self, messages: &[Message], made: &Made) -> String {
         let mut body = Map::new();
         body.insert("model".to_owned(), json!(self.model));
         body.insert("messages".to_owned(), json!(messages));
         self.sampled(&mut body, made.output_tokens);
-        self.finished(body, made.user.as_deref())
+        self.finished(body, None)
     }
 
     fn with_user(&self, prompt: &Prompt, output_tokens: u64, user: Option<&str>) -> String {

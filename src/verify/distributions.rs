@@ -15,6 +15,7 @@ use crate::rundir::row::Row;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Forbidden {
     pub(super) gross: bool,
+    pub(super) due: bool,
     pub(super) net: bool,
     pub(super) percentiles: bool,
 }
@@ -48,7 +49,7 @@ impl<T: Sample> Metric<'_, T> {
     pub(super) fn with_due(&self, ok: &[&Row], by_class: bool, verdicts: &mut Vec<Value>) -> Map<String, Value> {
         let mut columns = self.columns(ok, by_class, verdicts);
         let mut due = distribution(self.values(ok, |c| c.due));
-        if let (true, Value::Object(due)) = (self.forbidden.gross, &mut due) {
+        if let (true, Value::Object(due)) = (self.forbidden.due, &mut due) {
             blank(due);
         }
         columns.insert("due".into(), due);

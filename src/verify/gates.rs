@@ -9,7 +9,7 @@ use super::distributions::{percentile_of_sorted, percentiles};
 use super::raw::number;
 use crate::analysis::definitions::calibrated::LIMITS;
 use crate::analysis::definitions::gates::{
-    COLUMNS, Gate, LOSSES, Missing, SPINNING, Scope, losses, process_beside_spinning,
+    AT_A_PACE, COLUMNS, Gate, LOSSES, Missing, SPINNING, Scope, losses, process_beside_spinning,
 };
 use crate::analysis::definitions::rules::{self, GateState, Width, width};
 use crate::analysis::definitions::{self, dispersion_distance, wording};
@@ -26,6 +26,8 @@ pub(super) struct Evidence<'a> {
     pub(super) stamps_missing: Option<f64>,
     /// `(due, lateness)`.
     pub(super) lateness: Vec<(u64, i64)>,
+    /// `(when it could go out, turnaround)`; None where no turn that was sent followed a reply.
+    pub(super) turnaround: Option<Vec<(u64, i64)>>,
     /// Of the counts in bins of 100 ms.
     pub(super) dispersion: Option<Indices>,
     pub(super) rates: (Option<f64>, Option<f64>),
@@ -67,6 +69,14 @@ impl Evidence<'_> {
             let late = self.worst_percentile(&self.lateness, 3);
             gates.push(entry(Gate::Lateness, Scope::Window, late.ok_or(Missing::Events), ""));
             gates.push(self.arrivals());
+        }
+        if let Some(turnaround) = &self.turnaround {
+            let figure = self.worst_percentile(turnaround, 3).ok_or(Missing::Events);
+            let mut gate = entry(Gate::Turnaround, Scope::Window, figure, "");
+            if self.line["load"]["sessions"]["paced"] == true {
+                gate["voids"] = json!(AT_A_PACE);
+            }
+            gates.push(gate);
         }
         gates.push(self.net_width());
         let missing = if self.user_stamps { Err(Missing::Stamps) } else { self.stamps_missing.ok_or(Missing::Events) };

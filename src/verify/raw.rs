@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::trace::Replayed;
 use super::turns::Turns;
-use super::{Difference, client, server, window};
+use super::{Difference, client, laws, server, window};
 use crate::rundir::chain::Chain;
 use crate::rundir::mark;
 use crate::rundir::opening;
@@ -32,7 +32,7 @@ pub(super) struct Raw {
     pub(super) tails: Vec<(FileName, usize)>,
     /// The last window has no line: the run ended in the middle of it.
     pub(super) cut_off: bool,
-    /// The first row of a session that does not fit those before it.
+    /// The first window whose session laws are not the planned ones, or row of a session that does not fit those before it.
     pub(super) contradiction: Option<Difference>,
 }
 
@@ -76,7 +76,7 @@ impl Raw {
         };
         let mut sent = vec![0; windows.len()];
         let mut replayed = Replayed::new(dir, &plan, &windows);
-        let (mut turns, mut contradiction) = (Turns::new(&windows), None);
+        let (mut turns, mut contradiction) = (Turns::new(&windows), laws::hold(&plan, &windows).err());
         each_row(dir, &mut request_tails, &mut |at, row, h| {
             rows += 1;
             let key = (u64::from(row.cell), u64::from(row.window));

@@ -8,7 +8,7 @@ use super::distributions::{Forbidden, Metric, distribution};
 use super::raw::number;
 use super::window::verdict;
 use crate::analysis::definitions::sessions::{
-    Fate, elapsed, fate, pause, sends_back_nothing, together, turnaround, until, waited_since_due,
+    Fate, Lack, elapsed, fate, lack, leaves_out_reasoning, pause, together, turnaround, until, waited_since_due,
 };
 use crate::analysis::definitions::{self, Columns, share, wording};
 use crate::analysis::percentiles::Sample;
@@ -66,6 +66,7 @@ impl<'a> Course<'a> {
     /// `sessions` of the window; the flag on turns, and verdicts on widths, are appended.
     pub(super) fn figures(&self, forbidden: Forbidden, verdicts: &mut Vec<Value>) -> Value {
         verdicts.push(verdict("*", "*", None, "flag", None, &wording::turns_hang_together()));
+        verdicts.extend(self.too_few());
         let kept: Vec<&Vec<(&Turn, &Row)>> =
             self.all.iter().filter(|(id, _)| !self.dropped(**id)).map(|(_, turns)| turns).collect();
         let complete: Vec<&Vec<(&Turn, &Row)>> =
@@ -73,7 +74,7 @@ impl<'a> Course<'a> {
         let last_token = |turns: &[(&Turn, &Row)]| Some(turns.last()?.1.last_token?.seen);
         let time = |turns: &[(&Turn, &Row)]| Some(elapsed(turns.first()?.1.due, last_token(turns)?));
         let mut duration = distribution(complete.iter().filter_map(|turns| time(turns)).collect::<Vec<i64>>());
-        if forbidden.gross && duration.is_object() {
+        if forbidden.due && duration.is_object() {
             super::distributions::blank_all(&mut duration);
         }
         // a metric's rows stand for sessions here: the first turn of each
@@ -107,6 +108,16 @@ impl<'a> Course<'a> {
         })
     }
 
+    /// A flag where the users that were asked for never all led a session.
+    fn too_few(&self) -> Option<Value> {
+        let load = &self.line["load"];
+        let users = load["concurrency"].as_u64().filter(|_| load["model"] == "closed")?;
+        let most = self.at_once()["max"].as_u64().unwrap_or_default();
+        let asked = &load["sessions"];
+        let text = wording::too_few_sessions(users, most, number(asked, "planned"), asked["kind"] == "chain");
+        (most < users).then(|| verdict("*", "*", None, "flag", Some(most as f64), &text))
+    }
+
     fn counts(&self, kept: &[&Vec<(&Turn, &Row)>]) -> Value {
         let fates: Vec<Fate> = kept.iter().map(|turns| Self::fate(turns)).collect();
         let mut failed_at: BTreeMap<u32, u64> = BTreeMap::new();
@@ -127,8 +138,20 @@ impl<'a> Course<'a> {
             "failed": failed_at.values().sum::<u64>(),
             "cut": fates.iter().filter(|fate| **fate == Fate::Cut).count(),
             "failed_at_turn": failed_at.into_iter().map(|(turn, n)| (turn.to_string(), n)).collect::<BTreeMap<_, _>>(),
-            "empty_replies": kept.iter().flat_map(|turns| turns.iter()).filter(|(_, row)| sends_back_nothing(row)).count(),
+            "left_out": Self::left_out(kept),
             "turns_never_due": kept.iter().map(|turns| never(turns)).sum::<u64>(),
+        })
+    }
+
+    fn left_out(kept: &[&Vec<(&Turn, &Row)>]) -> Value {
+        let rows: Vec<&Row> = kept.iter().flat_map(|turns| turns.iter().map(|(_, row)| *row)).collect();
+        let lacking = |what: Lack| rows.iter().filter(|row| lack(row) == Some(what)).count();
+        json!({
+            "tool_calls": lacking(Lack::ToolCalls),
+            "parts": lacking(Lack::Parts),
+            "unparsable": lacking(Lack::Unparsable),
+            "empty": lacking(Lack::Empty),
+            "reasoning": rows.iter().filter(|row| leaves_out_reasoning(row)).count(),
         })
     }
 

@@ -7,7 +7,7 @@ use super::*;
 use crate::analysis::specimen::{MS, Specimen, US, calibration, failed, request, sample, scrape, window};
 use crate::analysis::summary::{summarise, to_json};
 use crate::rundir::health::HealthRow;
-use crate::rundir::row::{Outcome, Phase, Row, RowError, Stamp, StampSource};
+use crate::rundir::row::{LeftOut, Outcome, Phase, Row, RowError, Stamp, StampSource};
 use crate::rundir::window::{Load, LoadModel};
 
 /// Writes the raw files and everything derived from them.
@@ -979,6 +979,15 @@ proptest! {
                     row.session.as_mut().unwrap().after = None;
                     true
                 }
+                Some(5) => {
+                    row.session.as_mut().unwrap().left_out = vec![LeftOut::Parts, LeftOut::Reasoning];
+                    true
+                }
+                Some(6) => {
+                    row.flags = vec!["bad_event=2".to_owned()];
+                    row.session.as_mut().unwrap().reply_sha256 = None;
+                    true
+                }
                 _ => true,
             });
             if fates.len() % 2 == 0 {
@@ -992,6 +1001,101 @@ proptest! {
         let recomputed = run(&Raw::read(dir.path()).unwrap());
         prop_assert_eq!(&stored["cells"][0]["windows"][0]["sessions"], &recomputed["cells"][0]["windows"][0]["sessions"]);
         prop_assert_eq!(stored, recomputed);
+    }
+}
+
+/// The sessions of a window are what was planned, whatever the window's own line says.
+#[test]
+fn session_laws_are_held_against_the_plan() {
+    let told = |change: fn(&mut Specimen)| {
+        let dir = tempfile::tempdir().unwrap();
+        let mut specimen = Specimen::sessions(Some(3), 40);
+        let (drop, requests) = (specimen.windows[0].0.drop, specimen.windows[0].0.planned);
+        let law = json!({"kind": "chat", "turns": [2, 4], "pause": {"after": {"law": "constant", "ns": 7 * MS}}});
+        specimen.plan["cells"] = json!([{"model": "sessions", "start": {"users": {"concurrency": 3}}, "law": law,
+            "planned": 40, "drop": 4, "requests": requests}]);
+        specimen.plan["drop"] = drop.into();
+        specimen.windows.iter_mut().for_each(|(bounds, _)| {
+            bounds.load.sessions.as_mut().unwrap().pause = Some("think time 0.007 s".into());
+        });
+        change(&mut specimen);
+        // everything that follows from the changed line is made anew
+        publish(&mut specimen, dir.path());
+        verify(dir.path()).map_err(|difference| difference.to_string())
+    };
+    assert!(told(|_| ()).is_ok());
+    let found = told(|specimen| {
+        specimen.windows[1].0.load.sessions.as_mut().unwrap().pause = Some("think time 2 s".into());
+    });
+    let words = "windows.jsonl:2: load.sessions.pause: stored \"think time 2 s\", recomputed \"think time 0.007 s\"";
+    assert_eq!(found, Err(words.to_owned()));
+    let found = told(|specimen| specimen.plan["cells"] = json!([{"model": "closed", "concurrency": 3}]));
+    assert!(found.is_err_and(|words| words.starts_with("windows.jsonl:1: load.sessions: stored {")));
+}
+
+/// What follows replies goes out 3 ms late: due and the time of sessions have that in them, gross and net have not; at a pace net
+/// loses its licence instead.
+#[test]
+fn a_late_turnaround_withholds_what_it_is_in() {
+    for (users, paced) in [(Some(3), false), (None, false), (Some(3), true), (None, true)] {
+        let mut specimen = Specimen::sessions(users, 120);
+        for (bounds, rows) in &mut specimen.windows {
+            bounds.load.sessions.as_mut().unwrap().paced = paced;
+            for row in rows.iter_mut().filter(|row| row.session.as_ref().is_some_and(|turn| turn.after.is_some())) {
+                let stamps = [&mut row.submit, &mut row.handed, &mut row.sent, &mut row.wire_out];
+                stamps.into_iter().flatten().for_each(|stamp| *stamp += 3 * MS);
+            }
+        }
+        specimen.plan["goals"] = json!({"request": {"ttft": 500.0}, "share": 0.99, "window": {"session.p50": 70.0}});
+        let dir = tempfile::tempdir().unwrap();
+        specimen.write(dir.path());
+        let stored: Value = serde_json::to_value(summarise(dir.path()).unwrap()).unwrap();
+        let recomputed = run(&Raw::read(dir.path()).unwrap());
+        assert_eq!(stored, recomputed);
+        let window = &stored["cells"][0]["windows"][0];
+        let gates = window["client"]["gates"].as_array().unwrap();
+        let gate = gates.iter().find(|gate| gate["gate"] == "turnaround").unwrap();
+        assert_eq!((&gate["state"], &gate["figure"]), (&json!("void"), &json!(3.01)));
+        assert_eq!(gate["voids"], if paced { json!(["net"]) } else { json!(["due"]) });
+        assert_eq!(gate["text"], "what follows a reply went out 3.010 ms late at p99 (void above 1.000 ms)");
+        let told = |path: &str| window.pointer(&format!("{path}/p50_ms")).is_some_and(Value::is_f64);
+        let due = ["/sessions/duration", "/sessions/waited/due", "/metrics/ttft/due"].map(told);
+        let net = ["/sessions/waited/net", "/metrics/ttft/net", "/sessions/by_turn/0/ttft/net"].map(told);
+        let gross = ["/sessions/waited/gross", "/metrics/ttft/gross", "/sessions/turnaround"].map(told);
+        assert_eq!((due, net, gross), ([paced; 3], [!paced; 3], [true; 3]), "{users:?} {paced}");
+        let goals = &window["goals"];
+        // in open loop goals of requests are counted from due
+        let judged = users.is_some() || paced;
+        assert_eq!((goals["request"]["answer"] != "not_judged", goals["request"]["share"].is_f64()), (judged, judged));
+        assert_eq!(goals["window"][0]["found"].is_f64(), paced);
+    }
+}
+
+/// Users without a session are told by the window, in either computation.
+#[test]
+fn users_without_a_session_are_told() {
+    for (users, sessions, words) in [
+        (
+            50,
+            5,
+            Some(
+                "of 50 users at most 5 led a session at the same time: 5 sessions were asked for, warm-up included; ask for more with --num-sessions",
+            ),
+        ),
+        (5, 5, None),
+    ] {
+        let mut specimen = Specimen::sessions(Some(users), sessions);
+        let dir = tempfile::tempdir().unwrap();
+        specimen.write(dir.path());
+        let stored: Value = serde_json::to_value(summarise(dir.path()).unwrap()).unwrap();
+        assert_eq!(stored, run(&Raw::read(dir.path()).unwrap()));
+        let verdicts = stored["cells"][0]["windows"][0]["verdicts"].as_array().unwrap().clone();
+        let found: Vec<&Value> = verdicts
+            .iter()
+            .filter(|v| v["text"].as_str().is_some_and(|text| text.contains("at the same time")))
+            .collect();
+        assert_eq!(found.iter().filter_map(|v| v["text"].as_str()).collect::<Vec<_>>(), Vec::from_iter(words));
+        assert!(found.iter().all(|v| (&v["kind"], &v["figure"]) == (&json!("flag"), &json!(5.0))));
     }
 }
 

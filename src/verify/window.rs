@@ -19,7 +19,7 @@ use super::sessions;
 use super::soak;
 use super::steady::{self, Bounds};
 use crate::analysis::definitions::load::{self, TokenTrail};
-use crate::analysis::definitions::sessions::{is_arrival, needs_reply};
+use crate::analysis::definitions::sessions::{could_go_out, is_arrival, needs_reply, turnaround};
 use crate::analysis::definitions::steadiness;
 use crate::analysis::definitions::{self, Columns, per_second, rules, seconds, share, wording};
 use crate::analysis::percentiles::{self, PUBLISHED, Sample};
@@ -110,6 +110,7 @@ impl Recount<'_> {
             user_stamps: self.all_user(),
             stamps_missing: share(self.stamps_missing(), self.kept.len() as u64),
             lateness: self.late(),
+            turnaround: self.turnaround(),
             dispersion: course.dispersion(rules::ARRIVAL_BIN_NS).1,
             rates: (offered, achieved),
             cap_in_words: course.cap_in_words(),
@@ -118,8 +119,12 @@ impl Recount<'_> {
         evidence.complete(&mut client);
         let no_gross = gates::withhold(&client, "gross");
         let mut verdicts = Vec::new();
-        let no_gaps = self.judge(max_failed(plan), no_gross, &mut verdicts);
-        let forbidden = Forbidden { gross: no_gross, net: gates::withhold(&client, "net"), percentiles: no_gaps };
+        let no_due = gates::withhold(&client, "due");
+        let no_gaps = self.judge(max_failed(plan), no_gross, no_due, &mut verdicts);
+        let no_net = gates::withhold(&client, "net");
+        let forbidden = Forbidden { gross: no_gross, due: no_due, net: no_net, percentiles: no_gaps };
+        // what starts with the send is counted from due in open loop
+        let from_send = if self.closed_loop() { no_gross } else { no_gross || no_due };
         let throughput = self.throughput();
         if let Some(n) = throughput["uncounted_requests"].as_u64().filter(|n| *n > 0) {
             verdicts.push(verdict("tokens", "*", None, "flag", Some(n as f64), &wording::tokens_unknown(n)));
@@ -149,14 +154,14 @@ impl Recount<'_> {
             closed: self.closed,
             open: !self.closed_loop(),
             span: self.throughput_bounds(),
-            no_gross,
+            no_gross: from_send,
         };
         let (failure, recovery) = disturbed.by(marks, plan);
         let judged = Judged {
             kept: &self.kept,
             closed: self.closed,
             open: !self.closed_loop(),
-            no_gross,
+            no_gross: from_send,
             span: self.throughput_bounds(),
             window: &json!({"throughput": throughput, "metrics": metrics, "sessions": sessions}),
             recovery,
@@ -164,7 +169,8 @@ impl Recount<'_> {
         let goals = judged.by(plan);
         let bounds = Bounds { opened: self.opened, closed: self.closed, drop: number(self.line, "drop") };
         let void = gates::voiding(&client, "net").filter_map(|gate| gate["gate"].as_str());
-        let no_net = steadiness::net_is_lost(void, metrics["lateness"]["p99_ms"].as_f64());
+        let turnaround = sessions.as_ref().and_then(|found| found["turnaround"]["p99_ms"].as_f64());
+        let no_net = steadiness::net_is_lost(void, metrics["lateness"]["p99_ms"].as_f64(), turnaround);
         let over_time = steady::Withheld { gross: no_gross, net: no_net };
         let steady = steady::steady(&self.sent, bounds, over_time, &mut verdicts);
         let soak = soak::soak(
@@ -341,7 +347,7 @@ impl Recount<'_> {
     }
 
     /// Verdicts on the window; whether gap percentiles are forbidden.
-    fn judge(&self, max_failed: f64, no_gross: bool, verdicts: &mut Vec<Value>) -> bool {
+    fn judge(&self, max_failed: f64, no_gross: bool, no_due: bool, verdicts: &mut Vec<Value>) -> bool {
         let kept = self.kept.len() as u64;
         let failed = self.kept.iter().filter(|r| r.outcome == Outcome::Failed).count() as u64;
         if let Some(found) = share(failed, kept).filter(|s| *s > max_failed) {
@@ -356,7 +362,7 @@ impl Recount<'_> {
             let text = wording::stamps_missing(missing, kept, found);
             verdicts.push(verdict("*", "net", None, "withheld", Some(found), &text));
         }
-        self.completed_only(no_gross, verdicts);
+        self.completed_only(no_gross, no_due, verdicts);
         let lumped = self.coalesced().filter(|s| *s >= rules::COALESCED_FLAG);
         let no_gaps = lumped.is_some_and(|s| s >= rules::COALESCED_WITHHELD);
         if let Some(found) = lumped {
@@ -366,7 +372,7 @@ impl Recount<'_> {
         no_gaps
     }
 
-    fn completed_only(&self, no_gross: bool, verdicts: &mut Vec<Value>) {
+    fn completed_only(&self, no_gross: bool, no_due: bool, verdicts: &mut Vec<Value>) {
         let open = |r: &Row| {
             let class = r.error.as_ref().map(|e| e.class.as_str());
             r.outcome == Outcome::Censored || (r.outcome == Outcome::Failed && class == Some(rules::TIMEOUT_CLASS))
@@ -390,7 +396,7 @@ impl Recount<'_> {
             lower_bounds(name, column, values, verdicts);
         };
         for column in ["gross", "due"] {
-            if column == "gross" || !self.closed_loop() {
+            if column == "gross" || !(self.closed_loop() || no_due) {
                 bound("ttft", column, definitions::ttft, true);
                 bound("e2e", column, definitions::e2e, false);
             }
@@ -442,6 +448,13 @@ impl Recount<'_> {
     fn late(&self) -> Vec<(u64, i64)> {
         let late = |((action, _, due), slot, _)| (due, definitions::lateness(due, action, slot));
         self.dispatched().into_iter().filter(|d| d.2).map(late).collect()
+    }
+
+    /// `(when it could go out, turnaround)` of the ok turns that follow a reply; None where none that was sent does.
+    fn turnaround(&self) -> Option<Vec<(u64, i64)>> {
+        let late = |row: &&Row| Some((could_go_out(row)?, turnaround(row)?));
+        let any = self.sent.iter().any(|row| needs_reply(row));
+        any.then(|| self.ok.iter().filter_map(late).collect())
     }
 
     /// What was tried by the load model, when each found a free slot, and whether it is kept and ok; in order of

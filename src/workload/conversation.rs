@@ -1,4 +1,11 @@
 //! What was said in a session so far, as its next turn sends it.
+//!
+//! A router sees the requests of one session as requests of one chat that grows: each begins with all of the one before,
+//! byte for byte, and none has a `user` of ours. One that keeps a prefix, a conversation or an address on one server
+//! finds the cache of the turn before; one that goes by `user` has none to go by, or the same for all where
+//! `--extra-body` sets it. In a server's log a turn is known by the first word of its own message, the last one of a user,
+//! where that is its nonce: not in messages that are sent as their file has them, and not in first messages that begin with
+//! what all sessions share.
 
 use super::prompt::{Made, Prompt, PromptMaker};
 use super::sessions::TurnShape;
@@ -36,7 +43,8 @@ pub struct Conversation {
 impl Conversation {
     /// Adds the message of the next turn, which is request `trace_id` of window number `serial` of the run. What is made
     /// tells of this message alone: its length, its hash, its nonce. After the first turn `begins` is the beginning of the
-    /// first message, which all requests of the session share; `user` then carries the nonce.
+    /// first message, which all requests of the session share. No turn has a `user`: one that changed with every turn
+    /// would send a session from server to server, away from the cache that it is to find.
     pub fn ask(&mut self, maker: &PromptMaker, serial: u64, trace_id: u64, turn: &TurnShape) -> Made {
         let is_first = self.messages.is_empty();
         let mut made = match is_first {
@@ -53,6 +61,7 @@ impl Conversation {
             true => self.begins = Some(made.begins.clone().unwrap_or_else(|| made.nonce.clone())),
             false => made.begins.clone_from(&self.begins),
         }
+        made.user = None;
         made
     }
 
@@ -143,7 +152,7 @@ mod tests {
             assert_eq!(sent["messages"], json!(messages));
             assert_eq!((&sent["max_tokens"], &sent["stream_options"]["include_usage"]), (&json!(5), &json!(true)));
             let is_first = trace_id == 9;
-            assert_eq!(sent.get("user"), (!is_first).then_some(&json!(made.nonce)), "the nonce stands in front of all");
+            assert_eq!((sent.get("user"), &made.user), (None, &None), "a router must not take turns for users");
             assert_eq!(made.begins, (!is_first).then(|| maker.nonces.nonce(4, 9)), "all begin with the first message");
             assert!(text.starts_with(&maker.nonces.nonce(4, trace_id)) && text.split(' ').count() == 30);
             conversation.answered(reply.to_owned());
@@ -176,7 +185,7 @@ mod tests {
         assert_eq!(words(&a, 0), words(&b, 0));
         assert_ne!(words(&a, 2)[0], words(&b, 2)[0]);
         assert_eq!(made[0].begins, made[1].begins);
-        assert_eq!(made[1].user.as_ref(), Some(&made[1].nonce));
+        assert_eq!([&made[0].user, &made[1].user], [&None, &None], "not even where the nonce is not the first word");
     }
 
     #[test]
@@ -200,6 +209,6 @@ mod tests {
         conversation.answered("ho".to_owned());
         let second = conversation.ask(&as_is, 0, 10, &later());
         assert_eq!(said(&conversation)[3], (Role::User, "and then"));
-        assert_eq!((second.begins, second.user), (first.begins, Some(second.nonce)));
+        assert_eq!((second.begins, first.user, second.user), (first.begins, None, None));
     }
 }

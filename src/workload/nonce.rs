@@ -1,5 +1,5 @@
-//! The first word of every prompt: different in every request of a run, so that no request can hit the
-//! prefix another one left in the server's cache, and a key to the server's own log.
+//! The first word of every prompt, and of every turn's own message: different in every request of a run, so that no request
+//! can hit the prefix another one left in the server's cache, and a key to the server's own log.
 
 use sha2::{Digest, Sha256};
 

@@ -32,10 +32,10 @@ pub enum Prompt {
 /// A prompt with what records say of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Made {
-    /// Of this request alone: the prompt's first word, else `user`.
+    /// Of this request alone: the first word of the prompt, or of a turn's own message; else `user`.
     pub nonce: String,
     /// Sent as the body's field `user`, so that a server's log knows the request: the nonce, where the prompt does not
-    /// begin with it.
+    /// begin with it. Such requests are as if each came from somebody else; the turns of a session have none.
     pub user: Option<String>,
     /// By what the prompt begins, where that is not the nonce: those with the same beginning can share a server's cache.
     pub begins: Option<String>,
@@ -95,15 +95,13 @@ impl PromptMaker {
     }
 
     /// The message of a turn that follows others, which is request `trace_id` of window number `serial`: its own nonce
-    /// first, whatever prompts share, but for messages that are sent as their file has them. The nonce is its `user` too,
-    /// since the request itself begins with the first message of its session.
+    /// first, whatever prompts share, but for messages that are sent as their file has them.
     pub fn make_later(&self, serial: u64, trace_id: u64, shape: &Shape) -> Made {
         let opening = match self.cache {
             Cache::AsIs => Opening::AsIs,
             Cache::Unique | Cache::SharedPrefix { .. } | Cache::Repeat => Opening::Nonce,
         };
-        let made = self.made(serial, trace_id, shape, opening);
-        Made { user: Some(made.nonce.clone()), ..made }
+        self.made(serial, trace_id, shape, opening)
     }
 
     fn made(&self, serial: u64, trace_id: u64, shape: &Shape, opening: Opening) -> Made {

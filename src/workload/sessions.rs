@@ -19,8 +19,8 @@ pub const MOST_TURNS: u32 = 1_000;
 pub const TURNS_FORM: &str = "a number of turns from 1 to 1,000, or a range of them, like 4 or 2..6";
 
 /// How a pause is written.
-pub const PAUSE_FORM: &str = "a time like 500ms, 2s or 1m, or drawn: exp:2s (mean), uniform:1s..3s, or lognormal:2s/1s (mean/standard \
-                              deviation)";
+pub const PAUSE_FORM: &str = "a time in us, ms, s, m or h, at most 366 days (8784h), like 500ms, 2s or 1m, or drawn: exp:2s (mean), \
+                              uniform:1s..3s, or lognormal:2s/1s (mean/standard deviation)";
 
 /// The time between two turns.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

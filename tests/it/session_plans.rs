@@ -113,7 +113,7 @@ fn what_does_not_fit_is_refused_in_words() {
         (&["--sessions", "4", "--shard", "1/2"], "no schedule that hosts could share"),
         (&["--sessions", "4", "--trace", "/nowhere"], "a trace has requests of its own"),
         (&["--sessions", "4", "--session-rate", "1", "--max-concurrency", "2"], "leave one out"),
-        (&["--sessions", "4", "--think-time", "exp:"], "--think-time must be a time like 500ms, 2s or 1m, or drawn"),
+        (&["--sessions", "4", "--think-time", "exp:"], "like 500ms, 2s or 1m, or drawn: exp:2s (mean)"),
     ] {
         let done = dry(flags);
         assert_eq!(done.code, Some(2), "{flags:?}: {}", done.err);

@@ -158,8 +158,7 @@ fn a_turn_sends_what_was_said_byte_for_byte() {
             let (at, turn) = (session(row), turn_of(post));
             assert_eq!((role.as_str(), at.turn as usize, messages.len()), ("user", turn, 2 * turn + 1));
             let body: Value = serde_json::from_str(&post.body).expect("JSON");
-            let user = (turn > 0).then_some(row.nonce.as_str());
-            assert_eq!(body["user"].as_str(), user, "a log knows a later turn by it");
+            assert!(body.get("user").is_none(), "a router that goes by it would part the turns");
             // what was sent before, the reply to it, and the new message
             let before = said.entry(at.id).or_default();
             assert_eq!(&messages[..2 * turn], &before[..], "session {} turn {turn}", at.id);
@@ -205,6 +204,42 @@ fn a_reply_that_is_no_stream_is_said_as_well() {
         }
     }
     assert_led_in_order(&rows, false);
+    place.assert_verifies();
+}
+
+#[test]
+fn what_a_reply_holds_beside_its_text_is_counted_and_not_sent_back() {
+    let deltas = [
+        json!({"content": "a", "tool_calls": [{"index": 0, "function": {"name": "look", "arguments": "{}"}}]}),
+        json!({"content": [{"type": "text", "text": "b"}]}),
+        json!({"content": "c"}),
+        json!({"reasoning_content": "d"}),
+        json!({"content": "e", "tool_calls": [{"index": 0, "function": {"name": "last"}}]}),
+    ];
+    let server = ForeignServer::start(move |r, _| {
+        let turn = r.is_post().then(|| turn_of(r))?;
+        let event = |value: Value| format!("data: {value}\n\n");
+        let said = event(json!({"choices": [{"index": 0, "delta": deltas[turn]}]}));
+        let broken = if turn == 2 { "data: {\"choices\": [\n\n" } else { "" };
+        let end = event(json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}));
+        let pieces = vec![(0, Some(format!("{said}{broken}{end}data: [DONE]\n\n")))];
+        Some(Answer { pieces, ..Answer::stream(0, 0) })
+    });
+    let place = Place::new();
+    let flags = ["--chain", "5", "--num-sessions", "2", "--drop-sessions", "0", "--max-concurrency", "1"];
+    let done = run(&server.url(), &place, &flags);
+    place.assert_carried_out(&done);
+    let rows = place.rows();
+    for (post, _) in turns_at(&server, &rows).iter().filter(|(post, _)| turn_of(post) == 4) {
+        let said = messages(post).into_iter().filter(|(role, _)| role == "assistant").map(|(_, content)| content);
+        assert_eq!(said.collect::<Vec<_>>(), ["a", "", "c", ""], "the text alone goes back");
+    }
+    let told = &place.json("run.json")["cells"][0]["windows"][0]["sessions"]["counts"]["left_out"];
+    assert_eq!(
+        told,
+        &json!({"tool_calls": 2, "parts": 2, "unparsable": 2, "empty": 2, "reasoning": 2}),
+        "no last turn's"
+    );
     place.assert_verifies();
 }
 

@@ -33,7 +33,8 @@ pub(super) enum Endpoint {
 pub(super) struct Asked {
     pub endpoint: Endpoint,
     pub model: String,
-    /// `user`, else the first whitespace-separated word of the first message or of the prompt.
+    /// `user`, else the first whitespace-separated word of the prompt; of a chat that goes on, where a user has spoken
+    /// more than once, that of the last message of a user, and of one that begins, that of the first message.
     pub nonce: String,
     /// One for each whitespace-separated word, by [`Asked::count`] another number, and one for each token id.
     pub prompt_tokens: u64,
@@ -81,7 +82,22 @@ struct Body<const HASHED: bool> {
 #[derive(Deserialize)]
 struct Message<const HASHED: bool> {
     #[serde(default)]
+    role: Role,
+    #[serde(default)]
     content: Text<HASHED>,
+}
+
+/// Whether a message is of a user; whatever else may stand there.
+#[derive(Default, Deserialize)]
+#[serde(from = "serde_json::Value")]
+struct Role {
+    is_user: bool,
+}
+
+impl From<serde_json::Value> for Role {
+    fn from(role: serde_json::Value) -> Self {
+        Role { is_user: role == "user" }
+    }
 }
 
 #[derive(Deserialize)]
@@ -187,11 +203,13 @@ impl Asked {
                 None => return bad("messages", "`messages` is required"),
                 Some(messages) if messages.is_empty() => return bad("messages", "`messages` must not be empty"),
                 Some(messages) => {
-                    // the nonce is the first word of the first message only
-                    let mut messages = messages.into_iter().map(|message| message.content);
-                    let mut all = messages.next().unwrap_or_default();
-                    let first = all.first.take();
-                    messages.for_each(|content| all.join(content));
+                    let mut of_user = messages.iter().enumerate().filter(|(_, message)| message.role.is_user);
+                    // a chat that begins may have instructions in front of its one message, and its nonce in front of them
+                    let asks = of_user.next().and(of_user.next_back()).map_or(0, |(place, _)| place);
+                    let mut messages: Vec<Text<HASHED>> = messages.into_iter().map(|message| message.content).collect();
+                    let first = messages[asks].first.take();
+                    let mut all = Text::default();
+                    messages.into_iter().for_each(|content| all.join(content));
                     all.first = first;
                     all
                 }
@@ -750,6 +768,24 @@ mod tests {
                 n("a", 3),
             ),
             (Chat, r#"{"model":"m","messages":[{"content":null},{"content":"b"}]}"#, n("", 1)),
+            (
+                Chat,
+                r#"{"model":"m","messages":[{"role":"system","content":"a b"},{"role":"user","content":"c"}]}"#,
+                n("a", 3),
+            ),
+            (
+                Chat,
+                r#"{"model":"m","messages":[{"role":"system","content":"a"},{"role":"user","content":"b"},
+                    {"role":"assistant","content":"c"},{"role":"user","content":"d e"}]}"#,
+                n("d", 5),
+            ),
+            (
+                Chat,
+                r#"{"model":"m","messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},
+                    {"role":"user","content":[{"type":"text","text":"c d"}]},{"role":"tool","content":"e"}],"user":""}"#,
+                n("c", 5),
+            ),
+            (Chat, r#"{"model":"m","messages":[{"role":["user"],"content":"a"},{"role":7,"content":"b"}]}"#, n("a", 2)),
             (
                 Chat,
                 r#"{"model":"m","messages":[{"content":[{"type":"text","text":"x y"},{"image_url":{"text":1}}]}]}"#,

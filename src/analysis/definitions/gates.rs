@@ -26,6 +26,8 @@ pub enum Gate {
     Steal,
     /// Lateness of the requests, open loop only.
     Lateness,
+    /// Turnaround of the turns that follow a reply, only where there are such.
+    Turnaround,
     /// Dispersion of the arrivals on the wire against the schedule's, open loop only.
     Arrivals,
     /// Width of the net interval of ttft.
@@ -60,6 +62,10 @@ pub const SPINNING: &str = "of workers that spin, their busy time";
 /// Column names in the order in which they are withheld.
 pub const COLUMNS: [&str; 3] = ["gross", "due", "net"];
 
+/// What [`Gate::Turnaround`] voids where turns come at a fixed pace: the clock says when they are due, as it does of arrivals,
+/// and as with [`Gate::Lateness`] net, which takes out that they were late, would bring coordinated omission back.
+pub const AT_A_PACE: &[&str] = &["net"];
+
 impl Gate {
     /// Its limits.
     pub fn limit(self) -> Limit {
@@ -72,6 +78,7 @@ impl Gate {
             Gate::RunQueue => rules::RUN_QUEUE,
             Gate::Steal => rules::STEAL,
             Gate::Lateness => rules::LATENESS,
+            Gate::Turnaround => rules::TURNAROUND,
             Gate::Arrivals => rules::ARRIVALS,
             Gate::NetWidth => rules::NET_WIDTH,
             Gate::StampsMissing => rules::MISSING_STAMPS,
@@ -85,12 +92,17 @@ impl Gate {
     }
 
     /// Columns that are withheld when it is void, in the order of [`COLUMNS`]. Of [`Gate::NetWidth`] only the
-    /// percentiles that are too wide are.
+    /// percentiles that are too wide are. With due goes the time of sessions, which is counted from due as well.
+    ///
+    /// A turn that follows a reply is due by it: answered late it shifts all that comes after, and nothing is omitted. So
+    /// gross and net stand, and due and the time of the session alone have the client's own time in them.
+    /// [`AT_A_PACE`] is the exception.
     pub fn voids(self) -> &'static [&'static str] {
         match self {
             Gate::Cpu | Gate::Busy | Gate::BurstDrain | Gate::ReadDelay | Gate::RunQueue | Gate::CalibratedTare => {
                 &["gross", "due"]
             }
+            Gate::Turnaround => &["due"],
             Gate::Steal | Gate::Achieved | Gate::Losses => &["gross", "due", "net"],
             Gate::Lateness | Gate::Arrivals | Gate::NetWidth | Gate::StampsMissing => &["net"],
             Gate::ProcessCpu
@@ -104,7 +116,7 @@ impl Gate {
     /// Unit of the figure: `share` (fraction of 1), `ms`, `count`.
     pub fn unit(self) -> &'static str {
         match self {
-            Gate::BurstDrain | Gate::ReadDelay | Gate::Lateness => "ms",
+            Gate::BurstDrain | Gate::ReadDelay | Gate::Lateness | Gate::Turnaround => "ms",
             Gate::Losses => "count",
             _ => "share",
         }
@@ -184,6 +196,7 @@ impl Gate {
                 Scope::Worker(_) => format!("the hypervisor took {value} of the core of {scope}"),
             },
             Gate::Lateness => format!("requests went out {value} late at p99"),
+            Gate::Turnaround => format!("what follows a reply went out {value} late at p99"),
             Gate::Arrivals => format!("requests went out in other bunches than planned, by {value}"),
             Gate::NetWidth => format!("ttft net is known to within {value}"),
             Gate::StampsMissing => format!("{value} of requests lack a kernel stamp"),
@@ -224,6 +237,7 @@ impl fmt::Display for Gate {
             Gate::RunQueue => "run_queue",
             Gate::Steal => "steal",
             Gate::Lateness => "lateness",
+            Gate::Turnaround => "turnaround",
             Gate::Arrivals => "arrivals",
             Gate::NetWidth => "net_width",
             Gate::StampsMissing => "stamps_missing",

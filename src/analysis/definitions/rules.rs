@@ -85,6 +85,8 @@ pub const STEAL: Limit = Limit::above(0.01, 0.05);
 /// Lateness at p99, in ms: beyond it the requests were not sent when the schedule wanted, and net, which takes that
 /// out, would bring coordinated omission back.
 pub const LATENESS: Limit = Limit::above(0.5, 1.0);
+/// Time from a reply, or a later due, to the turn that follows it, at p99, in ms: as [`LATENESS`] of what is due by a reply.
+pub const TURNAROUND: Limit = LATENESS;
 /// Distance of the dispersion index of `wire_out` from the schedule's own, see
 /// [`dispersion_distance`](super::dispersion_distance).
 pub const ARRIVALS: Limit = Limit { warn: None, void: Some(0.05), rises: true };

@@ -4,7 +4,7 @@
 //! complete, and its intervals are of sessions, never of turns.
 
 use super::{Columns, Net, first_action, load, span};
-use crate::rundir::row::{Outcome, Row, Turn};
+use crate::rundir::row::{LeftOut, Outcome, Row, Turn};
 
 /// What became of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,17 +39,51 @@ pub fn needs_reply(row: &Row) -> bool {
     row.session.as_ref().is_some_and(|turn| turn.after.is_some())
 }
 
-/// Whether the next turn of a session carries an empty reply: this one is ok, and had no answer text.
-pub fn sends_back_nothing(row: &Row) -> bool {
-    let goes_on = |turn: &Turn| turn.turn.saturating_add(1) < turn.turns && turn.reply_sha256.is_none();
-    row.outcome == Outcome::Ok && row.session.as_ref().is_some_and(goes_on)
+/// Why the next turn of a session does not carry a reply whole: it carries the answer text of choice 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// The reply called tools or functions.
+    ToolCalls,
+    /// Its content was no text.
+    Parts,
+    /// Some of its events could not be read.
+    Unparsable,
+    /// It had no answer text, and none of the reasons above explains that.
+    Empty,
 }
 
-/// From the moment at which a turn was due and the reply that it needs had ended, to the first thing done for it, in ns.
-/// None for one that needs no reply, or was never submitted.
+/// What the next turn lacks of the reply of this one, the first reason that holds; None where it carries it whole, or there is
+/// no next turn.
+pub fn lack(row: &Row) -> Option<Lack> {
+    let turn = carried_on(row)?;
+    let unreadable = |flag: &String| flag == "bad_event" || flag.starts_with("bad_event=");
+    match () {
+        () if turn.left_out.contains(&LeftOut::ToolCalls) => Some(Lack::ToolCalls),
+        () if turn.left_out.contains(&LeftOut::Parts) => Some(Lack::Parts),
+        () if row.flags.iter().any(unreadable) => Some(Lack::Unparsable),
+        () if turn.reply_sha256.is_none() => Some(Lack::Empty),
+        () => None,
+    }
+}
+
+/// Whether the next turn goes on without the reasoning of this one.
+pub fn leaves_out_reasoning(row: &Row) -> bool {
+    carried_on(row).is_some_and(|turn| turn.left_out.contains(&LeftOut::Reasoning))
+}
+
+/// The place of a turn whose reply another one carries.
+fn carried_on(row: &Row) -> Option<&Turn> {
+    row.session.as_ref().filter(|turn| row.outcome == Outcome::Ok && turn.turn.saturating_add(1) < turn.turns)
+}
+
+/// When a turn that needs a reply could go out: the reply was in, and the turn was due, in ns. None for one that needs none.
+pub fn could_go_out(row: &Row) -> Option<u64> {
+    Some(row.due.max(row.session.as_ref()?.after?))
+}
+
+/// From then to the first thing done for it, in ns. None for a turn that needs no reply, or was never submitted.
 pub fn turnaround(row: &Row) -> Option<i64> {
-    let after = row.session.as_ref()?.after?;
-    Some(span(row.due.max(after), first_action(row)?))
+    Some(span(could_go_out(row)?, first_action(row)?))
 }
 
 /// How long nobody waited before a turn: from the end of the reply before to its due, in ns; 0 for a turn that was due
@@ -131,6 +165,27 @@ mod tests {
         unstamped.wire_out = None;
         let sum = together(one, e2e(&unstamped));
         assert_eq!((sum.gross.is_some(), sum.tare, sum.net), (true, None, None));
+    }
+
+    #[test]
+    fn a_reply_lacks_one_thing_and_reasoning_is_no_lack() {
+        let of = |left_out: &[LeftOut], text: bool, flags: &[&str]| {
+            let mut row = request(1, 0);
+            let mut place = turn(0, 0, 2, None);
+            place.left_out = left_out.to_vec();
+            place.reply_sha256 = place.reply_sha256.filter(|_| text);
+            (row.session, row.flags) = (Some(place), flags.iter().map(|flag| (*flag).to_owned()).collect());
+            (lack(&row), leaves_out_reasoning(&row))
+        };
+        assert_eq!(of(&[], true, &["keepalive=2"]), (None, false));
+        assert_eq!(of(&[LeftOut::Reasoning], true, &[]), (None, true));
+        assert_eq!(of(&[LeftOut::Reasoning], false, &[]), (Some(Lack::Empty), true));
+        assert_eq!(of(&[LeftOut::ToolCalls], false, &["bad_event=1"]), (Some(Lack::ToolCalls), false));
+        assert_eq!(of(&[LeftOut::Parts], true, &[]), (Some(Lack::Parts), false));
+        assert_eq!(of(&[], false, &["bad_event=1"]), (Some(Lack::Unparsable), false));
+        let mut last = request(1, 0);
+        last.session = Some(Turn { left_out: vec![LeftOut::ToolCalls], ..turn(0, 1, 2, None) });
+        assert_eq!(lack(&last), None, "no turn follows");
     }
 
     #[test]

@@ -41,13 +41,22 @@ impl Followed {
     }
 }
 
-/// Whether net is lost for slices of time, by the names of the gates that void net and the lateness of the whole window at
-/// p99, in ms. Requests that were late in its worst seconds take net from the window, whose tail they may decide; one slice of many does
-/// not decide how they move, so here lateness counts over all of it.
-pub fn net_is_lost<'a>(void: impl IntoIterator<Item = &'a str>, late_p99_ms: Option<f64>) -> bool {
-    let late = late_p99_ms.zip(rules::LATENESS.void).is_none_or(|(ms, most)| ms > most);
-    let lateness = Gate::Lateness.to_string();
-    void.into_iter().any(|gate| gate != lateness || late)
+/// Whether net is lost for slices of time, by the names of the gates that void net, and lateness and turnaround of the whole
+/// window at p99, in ms. Requests that were late in its worst seconds take net from the window, whose tail they may decide; one
+/// slice of many does not decide how they move, so here lateness counts over all of it, and turnaround as well.
+pub fn net_is_lost<'a>(
+    void: impl IntoIterator<Item = &'a str>,
+    late_p99_ms: Option<f64>,
+    turnaround_p99_ms: Option<f64>,
+) -> bool {
+    let over_all = [
+        (Gate::Lateness.to_string(), late_p99_ms, rules::LATENESS.void),
+        (Gate::Turnaround.to_string(), turnaround_p99_ms, rules::TURNAROUND.void),
+    ];
+    void.into_iter().any(|gate| match over_all.iter().find(|(name, ..)| name == gate) {
+        Some((_, p99_ms, most)) => p99_ms.zip(*most).is_none_or(|(ms, most)| ms > most),
+        None => true,
+    })
 }
 
 /// What can be said of a window's drift.
@@ -151,9 +160,12 @@ mod tests {
 
     #[test]
     fn a_bad_stretch_takes_net_from_the_tail_and_not_from_slices() {
-        assert!(!net_is_lost([], None));
-        assert!(!net_is_lost(["lateness"], Some(0.3)), "late in some seconds, not over all");
-        assert!(net_is_lost(["lateness"], Some(1.3)) && net_is_lost(["lateness"], None));
-        assert!(net_is_lost(["steal", "lateness"], Some(0.3)), "what is stolen is in net");
+        let net_is_lost = |void: &[&'static str], late: Option<f64>| net_is_lost(void.iter().copied(), late, None);
+        assert!(!net_is_lost(&[], None));
+        assert!(!net_is_lost(&["lateness"], Some(0.3)), "late in some seconds, not over all");
+        assert!(net_is_lost(&["lateness"], Some(1.3)) && net_is_lost(&["lateness"], None));
+        assert!(net_is_lost(&["steal", "lateness"], Some(0.3)), "what is stolen is in net");
+        let by_turns = |late, turned| super::net_is_lost(["lateness", "turnaround"], Some(late), Some(turned));
+        assert!(!by_turns(0.3, 0.4) && by_turns(0.3, 1.4) && by_turns(1.3, 0.4));
     }
 }

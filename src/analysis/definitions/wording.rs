@@ -294,6 +294,23 @@ pub fn load_unit(over: Over, at_most: Option<u64>, arrivals: Option<&str>, sessi
     }
 }
 
+/// That fewer sessions were under way at the same time, `most`, than `users` were asked for; `planned`: sessions that were,
+/// 0 where time alone ended the window.
+pub fn too_few_sessions(users: u64, most: u64, planned: u64, is_chain: bool) -> String {
+    let (who, at) = if is_chain { ("agents", "were at a task") } else { ("users", "led a session") };
+    let what = match (is_chain, planned) {
+        (true, 1) => "task was",
+        (true, _) => "tasks were",
+        (false, 1) => "session was",
+        (false, _) => "sessions were",
+    };
+    let why = match (1..users).contains(&planned) {
+        true => format!(": {planned} {what} asked for, warm-up included; ask for more with --num-sessions"),
+        false => String::new(),
+    };
+    format!("of {users} {who} at most {most} {at} at the same time{why}")
+}
+
 /// The sentence about a curve.
 pub fn curve(c: &CurveWords) -> String {
     let largest = c.ms.iter().copied().fold(0.0, f64::max);
@@ -428,6 +445,22 @@ pub fn percent(share: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn too_few_sessions_say_why_where_the_number_asked_for_is_why() {
+        let of = super::too_few_sessions;
+        assert_eq!(
+            of(8, 1, 1, true),
+            "of 8 agents at most 1 were at a task at the same time: 1 task was asked for, warm-up included; ask for more with \
+             --num-sessions"
+        );
+        assert_eq!(
+            of(8, 7, 0, false),
+            "of 8 users at most 7 led a session at the same time",
+            "time alone ends the window"
+        );
+        assert_eq!(of(8, 7, 9, false), "of 8 users at most 7 led a session at the same time");
+    }
+
     use super::*;
 
     #[test]

@@ -14,8 +14,10 @@ use crate::rundir::run_json::{Between, Distribution, Ends, FromDue, Verdict, Ver
 /// What the window as a whole forbids.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Withheld {
-    /// Nothing but n is printed of gross and due.
+    /// Nothing but n is printed of gross.
     pub(super) gross: bool,
+    /// Nothing but n is printed of due, and of the time of sessions.
+    pub(super) due: bool,
     /// Nothing but n is printed of net.
     pub(super) net: bool,
     /// No percentile of gaps.
@@ -217,7 +219,7 @@ impl<T: Kept> Spread<T> {
     }
 
     pub(super) fn with_due(self, print: &Print, verdicts: &mut Vec<Verdict>) -> FromDue {
-        let due = self.due.column(None).map(|c| if print.withheld.gross { counted(&c) } else { plain(&c) });
+        let due = self.due.column(None).map(|c| if print.withheld.due { counted(&c) } else { plain(&c) });
         let Between { gross, tare, net } = self.between(print, verdicts);
         FromDue { gross, tare, net, due, calibrated: None }
     }

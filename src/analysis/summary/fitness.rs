@@ -21,6 +21,8 @@ pub(super) struct Signals<'a> {
     pub(super) stamps_missing: Option<f64>,
     /// `(due, lateness)` of ok requests, ns.
     pub(super) lateness: Vec<(u64, i64)>,
+    /// `(when it could go out, turnaround)` of ok turns, ns; None where no turn that was sent followed a reply.
+    pub(super) turnaround: Option<Vec<(u64, i64)>>,
     /// Of the counts in bins of 100 ms.
     pub(super) dispersion: Option<Dispersion>,
     /// Offered and achieved requests/s.
@@ -65,6 +67,7 @@ pub(super) fn judge(mut signals: Signals, client: &mut Client) {
         list.push(signals.late());
         list.push(signals.arrivals());
     }
+    list.extend(signals.turnaround());
     list.push(signals.width());
     let missing = match (signals.user_stamps, signals.stamps_missing) {
         (true, _) => Err(Missing::Stamps),
@@ -107,10 +110,23 @@ impl Signals<'_> {
         list.push(gate(Gate::Steal, scope, told(worker.steal), ""));
     }
 
-    fn late(&mut self) -> run_json::Gate {
+    fn late(&self) -> run_json::Gate {
+        gate(Gate::Lateness, Scope::Window, self.worst_p99(&self.lateness), "")
+    }
+
+    fn turnaround(&self) -> Option<run_json::Gate> {
+        let mut found = gate(Gate::Turnaround, Scope::Window, self.worst_p99(self.turnaround.as_ref()?), "");
+        if self.bounds.load.sessions.as_ref().is_some_and(|asked| asked.paced) {
+            found.voids = gates::AT_A_PACE.iter().map(|column| (*column).to_string()).collect();
+        }
+        Some(found)
+    }
+
+    /// p99 in ms, of all or of the worst part.
+    fn worst_p99(&self, values: &[(u64, i64)]) -> Figure {
         let parts = Parts::of_window(self.bounds.opened, self.bounds.closed);
-        let late: Vec<(u64, i64)> = self.lateness.iter().map(|(due, ns)| (parts.of(*due), *ns)).collect();
-        gate(Gate::Lateness, Scope::Window, worst_ms(&late, PUBLISHED[3]).ok_or(Missing::Events), "")
+        let values: Vec<(u64, i64)> = values.iter().map(|(at, ns)| (parts.of(*at), *ns)).collect();
+        worst_ms(&values, PUBLISHED[3]).ok_or(Missing::Events)
     }
 
     fn arrivals(&self) -> run_json::Gate {

@@ -29,7 +29,7 @@ pub(super) struct Found<'a> {
     pub(super) metrics: &'a Metrics,
     /// Where requests are turns.
     pub(super) sessions: Option<&'a Sessions>,
-    /// Gross is withheld.
+    /// What starts with the send, gross or in open loop from due, is withheld.
     pub(super) no_gross: bool,
     /// After what was done on purpose.
     pub(super) recovery: Recovery,

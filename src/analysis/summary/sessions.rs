@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use super::SummaryError;
 use super::columns::{self, Print, Spread, Withheld};
 use super::occupancy::Occupancy;
-use crate::analysis::definitions::sessions::{self, Fate};
-use crate::analysis::definitions::{self, Columns, share};
+use super::window_tally::verdict;
+use crate::analysis::definitions::sessions::{self, Fate, Lack};
+use crate::analysis::definitions::{self, Columns, share, wording};
 use crate::rundir::row::{Outcome, Phase, Row, Turn};
 use crate::rundir::run_json::{Distribution, Verdict, VerdictKind};
-use crate::rundir::sessions::{AtOnce, SessionCounts, Sessions, TurnFigures};
-use crate::rundir::window::{self, WindowRow};
+use crate::rundir::sessions::{AtOnce, LeftOutCounts, SessionCounts, Sessions, TurnFigures};
+use crate::rundir::window::{self, SessionKind, WindowRow};
 
 /// Sessions of one window.
 #[derive(Default)]
@@ -24,6 +25,8 @@ pub(super) struct SessionTally {
     duration: Vec<i64>,
     waited: Spread<i64>,
     turnaround: Vec<i64>,
+    /// `(when it could go out, turnaround)` of the ok ones; None as long as no turn that was sent followed a reply.
+    judged: Option<Vec<(u64, i64)>>,
     turns: BTreeMap<u32, TurnTally>,
 }
 
@@ -112,6 +115,19 @@ impl Progress {
     }
 }
 
+impl LeftOutCounts {
+    fn take(&mut self, row: &Row) {
+        match sessions::lack(row) {
+            Some(Lack::ToolCalls) => self.tool_calls += 1,
+            Some(Lack::Parts) => self.parts += 1,
+            Some(Lack::Unparsable) => self.unparsable += 1,
+            Some(Lack::Empty) => self.empty += 1,
+            None => {}
+        }
+        self.reasoning += u64::from(sessions::leaves_out_reasoning(row));
+    }
+}
+
 impl SessionTally {
     /// Takes a turn that was due; `asked` is what the window's sessions are to be like.
     pub(super) fn take(&mut self, row: &Row, asked: &window::Sessions, bounds: &WindowRow) -> Result<(), SummaryError> {
@@ -128,7 +144,13 @@ impl SessionTally {
             return Err(SummaryError::counts(bounds, text));
         }
         if row.phase == Phase::Measured {
-            self.counts.empty_replies += u64::from(sessions::sends_back_nothing(row));
+            self.counts.left_out.take(row);
+        }
+        if row.outcome != Outcome::NotSent && sessions::needs_reply(row) {
+            let judged = self.judged.get_or_insert_default();
+            if row.phase == Phase::Measured && row.outcome == Outcome::Ok {
+                judged.extend(sessions::could_go_out(row).zip(sessions::turnaround(row)));
+            }
         }
         if row.phase == Phase::Measured && row.outcome != Outcome::NotSent {
             self.turnaround.extend(sessions::turnaround(row));
@@ -173,6 +195,11 @@ impl SessionTally {
         }
     }
 
+    /// What the gate on turnaround looks at.
+    pub(super) fn judged(&mut self) -> Option<Vec<(u64, i64)>> {
+        self.judged.take()
+    }
+
     /// No turn comes any more. Gives the sessions over time, of which windows are made.
     pub(super) fn end(&mut self, asked: &window::Sessions, bounds: &WindowRow) -> Occupancy {
         let left: Vec<u64> = self.under_way.keys().copied().collect();
@@ -182,14 +209,17 @@ impl SessionTally {
 
     pub(super) fn print(
         self,
-        asked: &window::Sessions,
+        (users, asked): (Option<u32>, &window::Sessions),
         at_once: &Occupancy,
         withheld: Withheld,
         verdicts: &mut Vec<Verdict>,
     ) -> Sessions {
         let levels = at_once.figures(None);
         let print = Print { metric: "waited", two_ended: false, classes: &[], withheld };
-        let blank = |d: Distribution| match withheld.gross {
+        if let Some(flag) = too_few(users, levels.max, asked) {
+            verdicts.push(flag);
+        }
+        let blank = |d: Distribution| match withheld.due {
             true => Distribution { n: d.n, ..Distribution::default() },
             false => d,
         };
@@ -205,6 +235,13 @@ impl SessionTally {
             by_turn: turns.map(|(place, turn)| turn.print(place.saturating_add(1), withheld, verdicts)).collect(),
         }
     }
+}
+
+/// A flag where the users that were asked for never all led a session.
+fn too_few(users: Option<u32>, most: u64, asked: &window::Sessions) -> Option<Verdict> {
+    let users = users.map(u64::from).filter(|users| most < *users)?;
+    let text = wording::too_few_sessions(users, most, asked.planned, asked.kind == SessionKind::Chain);
+    Some(verdict("*", "*", VerdictKind::Flag, Some(most as f64), text))
 }
 
 impl TurnTally {
@@ -252,6 +289,7 @@ impl TurnTally {
 mod tests {
     use super::*;
     use crate::analysis::specimen::{MS, Specimen, THINK, US};
+    use crate::rundir::row::LeftOut;
     use crate::rundir::run_json::{RunJson, Window};
 
     fn summary_of(mut specimen: Specimen) -> RunJson {
@@ -275,8 +313,17 @@ mod tests {
         for place in [0, 3] {
             let of = |row: &&mut Row| row.session.as_ref().is_some_and(|turn| (turn.id, turn.turn) == (20, place));
             let row = specimen.windows[0].1.iter_mut().find(of).unwrap();
-            row.session.as_mut().unwrap().reply_sha256 = None;
+            let turn = row.session.as_mut().unwrap();
+            (turn.reply_sha256, turn.left_out) = (None, vec![LeftOut::Reasoning]);
         }
+        let of = |specimen: &mut Specimen, id: u64, change: fn(&mut Row)| {
+            let of = |row: &&mut Row| row.session.as_ref().is_some_and(|turn| (turn.id, turn.turn) == (id, 0));
+            change(specimen.windows[0].1.iter_mut().find(of).unwrap());
+        };
+        of(&mut specimen, 21, |row| row.session.as_mut().unwrap().left_out = vec![LeftOut::ToolCalls]);
+        of(&mut specimen, 22, |row| row.session.as_mut().unwrap().left_out = vec![LeftOut::Parts]);
+        of(&mut specimen, 23, |row| row.flags = vec!["bad_event=2".to_owned()]);
+        of(&mut specimen, 1, |row| row.flags = vec!["bad_event=2".to_owned()]);
         let specimen_again = || {
             let mut again = Specimen::sessions(Some(3), 40);
             again.windows = specimen.windows.clone();
@@ -297,7 +344,7 @@ mod tests {
             cut: 1,
             failed_at_turn: BTreeMap::from([(2, 1)]),
             turns_never_due: 2,
-            empty_replies: 1,
+            left_out: LeftOutCounts { tool_calls: 1, parts: 1, unparsable: 1, empty: 1, reasoning: 1 },
         };
         assert_eq!(found.counts, counts);
         let columns = [&found.duration, &found.waited.gross, &found.waited.tare, &found.waited.net, &found.waited.due];

@@ -345,6 +345,7 @@ impl<'a> WindowTally<'a> {
             user_stamps: self.user_stamps(),
             stamps_missing: share(self.stamps_missing(), self.requests.kept),
             lateness: late.values.clone(),
+            turnaround: self.sessions.judged(),
             dispersion: self.schedule.sendings.dispersion(bounds, rules::ARRIVAL_BIN_NS),
             rates: (offered_rps, achieved_rps),
             cap_in_words: self.schedule.sendings.cap_in_words(bounds, &dispatches),
@@ -357,6 +358,7 @@ impl<'a> WindowTally<'a> {
         fitness::judge(signals, &mut client);
         let withheld = Withheld {
             gross: fitness::voids(&client.gates, "gross"),
+            due: fitness::voids(&client.gates, "due"),
             net: fitness::voids(&client.gates, "net"),
             gaps: false,
         };
@@ -374,13 +376,15 @@ impl<'a> WindowTally<'a> {
             (Some(c), Some(rate)) if self.user_stamps() && !withheld.gross => self.latency.calibrated(c, rate),
             _ => [None; 3],
         };
+        // what starts with the send is counted from due in open loop
+        let from_send = withheld.gross || (withheld.due && bounds.load.model != LoadModel::Closed);
         let good = context.goals.as_ref().is_some_and(|goals| !goals.request.is_empty()).then(|| self.keeping.ended());
         let seen = failure::Seen {
             span: throughput_span,
             ended_ok: &self.work.ended_ok,
             good,
             trails: &self.work.trails,
-            no_gross: withheld.gross,
+            no_gross: from_send,
         };
         let (failure, recovery) = failure::of(self.disturbed.as_ref(), &seen);
         // what is not needed any more makes room for the columns
@@ -390,11 +394,13 @@ impl<'a> WindowTally<'a> {
         [metrics.ttft.calibrated, metrics.ttfo.calibrated, metrics.e2e.calibrated] = calibrated;
         let sessions = asked.zip(users.as_ref()).map(|(asked, users)| {
             verdicts.push(verdict("*", "*", VerdictKind::Flag, None, wording::turns_hang_together()));
-            std::mem::take(&mut self.sessions).print(asked, users, withheld, &mut verdicts)
+            let led_by = bounds.load.concurrency.filter(|_| bounds.load.model == LoadModel::Closed);
+            std::mem::take(&mut self.sessions).print((led_by, asked), users, withheld, &mut verdicts)
         });
+        let turnaround_p99_ms = sessions.as_ref().and_then(|found| found.turnaround.as_ref()?.p99_ms);
         let late_p99_ms = metrics.lateness.as_ref().and_then(|late| late.p99_ms);
         let void = fitness::voiding(&client.gates, "net").map(|gate| gate.gate.as_str());
-        let over_time = Withheld { net: steadiness::net_is_lost(void, late_p99_ms), ..withheld };
+        let over_time = Withheld { net: steadiness::net_is_lost(void, late_p99_ms, turnaround_p99_ms), ..withheld };
         let steady = self.course.judge(bounds, over_time, &mut verdicts);
         let soak =
             self.soaking.map(|soaking| soaking.finish(bounds, &context.health, &metrics, &throughput, &mut verdicts));
@@ -411,7 +417,7 @@ impl<'a> WindowTally<'a> {
                 span: throughput_span,
                 metrics: &metrics,
                 sessions: sessions.as_ref(),
-                no_gross: withheld.gross,
+                no_gross: from_send,
                 recovery,
             };
             self.keeping.print(asked, &found)
@@ -523,7 +529,7 @@ impl<'a> WindowTally<'a> {
                 let (latency, cut) = (&self.latency, &self.incomplete);
                 verdicts.extend(lower_bounds("ttft", "gross", latency.ttft_gross.iter(), &cut.ttft));
                 verdicts.extend(lower_bounds("e2e", "gross", latency.e2e_gross.iter(), &cut.e2e));
-                if self.bounds.load.model != LoadModel::Closed {
+                if self.bounds.load.model != LoadModel::Closed && !withheld.due {
                     verdicts.extend(lower_bounds("ttft", "due", latency.ttft_due.iter(), &cut.ttft_due));
                     verdicts.extend(lower_bounds("e2e", "due", latency.e2e_due.iter(), &cut.e2e_due));
                 }

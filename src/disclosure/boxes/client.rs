@@ -7,6 +7,7 @@ use super::{Answer, Status};
 use crate::analysis::definitions::rules::{GateState, PROCESS_CPU};
 use crate::report::quantity::{count, fraction, latency, micros};
 use crate::rundir::run_json::{Cell, WorkerLoad};
+use crate::rundir::window::SessionKind;
 
 /// Box 13.
 pub(super) fn busy(sheet: &Sheet<'_>) -> Answer {
@@ -27,12 +28,14 @@ pub(super) fn busy(sheet: &Sheet<'_>) -> Answer {
     let workers = || places.iter().flat_map(|p| &p.window.client.workers);
     let most = |of: fn(&WorkerLoad) -> Option<f64>| workers().filter_map(of).reduce(f64::max);
     let lateness = places.iter().filter_map(|p| p.window.metrics.lateness.as_ref()?.p99_ms).reduce(f64::max);
+    let turnaround = sheet.sessions().into_iter().filter_map(|s| s.turnaround.as_ref()?.p99_ms).reduce(f64::max);
     let drain = most(|w| w.bursts.map(|b| b.drain_p999_ms));
     let figures = [
         ("worker CPU", most(|w| w.worst_5s).map(|s| fraction(Some(s)))),
         ("busy", most(|w| w.busy).map(|s| fraction(Some(s)))),
         ("burst drain p99.9", drain.map(latency)),
         ("lateness p99", lateness.map(latency)),
+        ("turnaround p99", turnaround.map(latency)),
     ];
     let figures: Vec<String> =
         figures.into_iter().filter_map(|(name, figure)| Some(format!("{name} {}", figure?))).collect();
@@ -67,13 +70,16 @@ pub(super) fn busy(sheet: &Sheet<'_>) -> Answer {
         (Some(_), false) => "the calibration there is, is of another configuration".to_string(),
         (None, _) => "no calibration of this host".to_string(),
     };
-    let values = json!({
+    let mut values = json!({
         "client_cpu_seconds_per_wall_second": known.iter().map(|(load, cpu)| json!({"load": load, "worst": cpu})).collect::<Vec<_>>(),
         "verdict": verdict, "mark": mark, "worker_cpu_worst_5s": most(|w| w.worst_5s), "busy": most(|w| w.busy),
         "burst_drain_p999_ms": drain, "lateness_p99_ms": lateness,
         "gates": {"ok": of(GateState::Ok), "flagged": warn, "void": void, "unknown": unknown},
         "windows_without_gross": withheld, "calibration": calibration["id"],
     });
+    if let Some(ms) = turnaround {
+        values["turnaround_p99_ms"] = json!(ms);
+    }
     Answer::new(Status::Measured, [cpu, figures, gates, weighed], values)
 }
 
@@ -164,7 +170,11 @@ pub(super) fn lucky_runs(sheet: &Sheet<'_>) -> Answer {
     let at = scalar(&start["at"]).unwrap_or_else(|| "an unknown time".into());
     let rules = &start["rules"];
     let rule = |key: &str, words: &str| scalar(&rules[key]).map(|n| words.replace('#', &n));
-    let of_sessions = |key: &str, words: &str| scalar(&rules["sessions"][key]).map(|n| words.replace('#', &n));
+    let kind = sheet.run.cells.iter().find_map(|cell| Some(cell.load.sessions.as_ref()?.kind));
+    let called = crate::report::sessions::noun(kind.unwrap_or(SessionKind::Chat));
+    let of_sessions = |key: &str, words: &str| {
+        scalar(&rules["sessions"][key]).map(|n| words.replace('#', &n).replace("sessions", called))
+    };
     let stated = [
         of_sessions("drop_sessions", "first # sessions dropped"),
         of_sessions("num_sessions", "# sessions kept"),

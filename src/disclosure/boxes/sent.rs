@@ -10,8 +10,9 @@ use crate::analysis::definitions::labels::UNIFORM_VARIATION;
 use crate::analysis::definitions::{share, wording};
 use crate::analysis::statistics::token_counts::TokenCounts;
 use crate::report::quantity::count;
+use crate::report::sessions::{not_whole, noun, parts, reasoning};
 use crate::rundir::disclosed::ClassLengths;
-use crate::rundir::sessions::{Sessions, TurnFigures};
+use crate::rundir::sessions::{LeftOutCounts, Sessions, TurnFigures};
 
 /// Lengths of one class over all windows.
 #[derive(Default)]
@@ -87,11 +88,12 @@ pub(super) fn lengths(sheet: &Sheet<'_>) -> Answer {
     let found = sheet.sessions();
     if !found.is_empty() {
         values["by_turn"] = json!(found.iter().map(|s| lengths_by_turn(s)).collect::<Vec<_>>());
+        values["left_out"] = json!(found.iter().map(|s| s.counts.left_out).collect::<Vec<_>>());
     }
-    let turns = turns(&found);
+    let (turns, left_out) = (turns(&found), left_out(&found));
     match told {
-        0 => Answer::new(Status::NotVerifiable, [asked, turns, spread, seed], values),
-        _ => Answer::new(Status::Measured, [realised, turns, spread, seed], values),
+        0 => Answer::new(Status::NotVerifiable, [asked, turns, left_out, spread, seed], values),
+        _ => Answer::new(Status::Measured, [realised, turns, left_out, spread, seed], values),
     }
 }
 
@@ -114,7 +116,15 @@ fn turns(found: &[&Sessions]) -> String {
         true => ", of prompts that the server did not count".to_string(),
         false => format!(", mean prompt tokens by turn {}", list.join(", ")),
     };
-    format!("{} of up to {}{grown}", crate::report::sessions::noun(first.kind), plural(most.into(), "turn"))
+    let grown = grown.replace("by turn", &format!("by {}", parts(first.kind, 1)));
+    format!("{} of up to {}{grown}", noun(first.kind), plural(most.into(), parts(first.kind, 1)))
+}
+
+/// What the histories of later turns lack.
+fn left_out(found: &[&Sessions]) -> String {
+    let all = found.iter().fold(LeftOutCounts::default(), |sum, s| sum.and(&s.counts.left_out));
+    let told: Vec<String> = not_whole(&all).into_iter().chain(reasoning(&all)).collect();
+    told.join("; ")
 }
 
 fn lengths_by_turn(found: &Sessions) -> Value {

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::analysis::definitions::labels;
 use crate::analysis::definitions::steadiness::Drift;
-use crate::analysis::specimen::{MS, Specimen, US, failed, request, shift_answer};
+use crate::analysis::specimen::{MS, Specimen, US, failed, request, sample, shift_answer};
 use crate::analysis::summary::summarise;
 use crate::disclosure::directory::Disclosed;
 use crate::rundir::chain::Chain;
@@ -646,4 +646,50 @@ fn boxes_tell_of_sessions() {
     let (boxes, _) = of_sessions(None, |_| ());
     let (_, sentence) = answer(&boxes, 7);
     assert!(sentence.starts_with("partly open: tasks arrive, their calls follow the replies"), "{sentence}");
+    assert!(sentence.contains("tasks/s of 2 to 4 calls"), "{sentence}");
+    let (_, sentence) = answer(&boxes, 10);
+    assert!(sentence.contains("tasks of up to 4 calls, mean prompt tokens by call 1: 22"), "{sentence}");
+    assert!(answer(&boxes, 5).1.contains("cached share of the prompts by call 1: 0 %"), "{}", answer(&boxes, 5).1);
+}
+
+#[test]
+fn box_10_what_histories_lack() {
+    use crate::rundir::row::LeftOut;
+    let (boxes, _) = of_sessions(Some(3), |row| {
+        let turn = row.session.as_mut().unwrap();
+        if (turn.id, turn.turn) == (30, 0) {
+            turn.left_out = vec![LeftOut::ToolCalls, LeftOut::Reasoning];
+        }
+    });
+    let (_, sentence) = answer(&boxes, 10);
+    let told = "2 replies NOT SENT BACK WHOLE (2 with calls of tools); the reasoning of 2 replies is not sent back";
+    assert!(sentence.contains(told), "{sentence}");
+    assert_eq!(boxes.boxes[9].values["left_out"][0]["tool_calls"], 1);
+}
+
+#[test]
+fn box_13_tells_how_late_replies_were_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut specimen = Specimen::sessions(Some(3), 40);
+    let ends = specimen.windows.iter().flat_map(|(bounds, _)| [bounds.opened - MS, bounds.closed + MS]);
+    specimen.health = ends.map(|t| sample("process", t, t / 2)).collect();
+    specimen.write(dir.path());
+    let found = of(dir.path());
+    let (_, sentence) = answer(&found, 13);
+    assert!(sentence.contains("turnaround p99 10.0 us"), "{sentence}");
+    assert_eq!(found.boxes[12].values["turnaround_p99_ms"], 0.01);
+}
+
+#[test]
+fn box_15_names_sessions_as_they_are_called() {
+    for (users, called) in [(Some(3), "sessions"), (None, "tasks")] {
+        let dir = tempfile::tempdir().unwrap();
+        Specimen::sessions(users, 40).write(dir.path());
+        let rules = json!({"windows": 2, "sessions": {"num_sessions": 36, "drop_sessions": 4}});
+        let start = json!({"event": "start", "run_id": "r1", "at": "t", "plan_hash": "abc", "rules": rules});
+        ledger(dir.path(), &[start]);
+        let found = of(dir.path());
+        let told = format!("the rules (first 4 {called} dropped, 36 {called} kept, 2 windows a load)");
+        assert!(answer(&found, 15).1.contains(&told), "{}", answer(&found, 15).1);
+    }
 }

@@ -7,6 +7,7 @@ use super::{Answer, Status};
 use crate::analysis::definitions::labels::CACHE_SHARE;
 use crate::analysis::definitions::{share, wording};
 use crate::report::quantity::{count, latency};
+use crate::report::sessions::parts;
 use crate::rundir::disclosed::FirstSent;
 use crate::rundir::row::Outcome;
 use crate::rundir::run_json::{ServerActivity, Window};
@@ -96,7 +97,10 @@ pub(super) fn cache(sheet: &Sheet<'_>) -> Answer {
             "each of the {} begins with a nonce that no other of its window has",
             crate::report::sessions::noun(found[0].kind)
         ),
-        _ if !found.is_empty() => format!("{} begin as another one of their window does", plural(shared, "first turn")),
+        _ if !found.is_empty() => {
+            let first = format!("first {}", parts(found[0].kind, 1));
+            format!("{} begin as another one of their window does", plural(shared, &first))
+        }
         (Cache::Unique, 0) => {
             format!("each of {} begins with a nonce that no other of its window has", plural(sent, "prompt"))
         }
@@ -159,9 +163,10 @@ pub(super) fn cache(sheet: &Sheet<'_>) -> Answer {
     let by_turn = cached_by_turn(&found);
     let warning = match most >= CACHE_SHARE {
         true if !found.is_empty() => format!(
-            "WARNING: the cache saved {} of the prompt tokens of first turns, which have no history: they were shorter for what \
+            "WARNING: the cache saved {} of the prompt tokens of first {}, which have no history: they were shorter for what \
              others had sent",
-            wording::percent(most)
+            wording::percent(most),
+            parts(found[0].kind, 2)
         ),
         true => format!(
             "WARNING: the cache saved {} of the prompt tokens, and latencies are shorter for it",
@@ -202,10 +207,11 @@ fn cached_by_turn(found: &[&Sessions]) -> String {
         Some(format!("{turn}: {}", range(here, wording::percent)?))
     };
     let list: Vec<String> = (1..=last).filter(|turn| *turn < 4 || *turn == last).filter_map(of).collect();
-    let history = "a later turn begins with what was said before, which a cache is meant to find";
+    let turn = parts(found[0].kind, 1);
+    let history = format!("a later {turn} begins with what was said before, which a cache is meant to find");
     match list.is_empty() {
-        true => history.to_owned(),
-        false => format!("{history}: cached share of the prompts by turn {}", list.join(", ")),
+        true => history,
+        false => format!("{history}: cached share of the prompts by {turn} {}", list.join(", ")),
     }
 }
 

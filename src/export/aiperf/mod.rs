@@ -159,9 +159,7 @@ fn summary(of: &Campaign, window: &MeasuredWindow, records: &[Record]) -> Value 
     if !warmup.is_empty() {
         put("warmup_metrics", Value::Object(warmup));
     }
-    put(
-        "metadata",
-        json!({
+    let mut metadata = json!({
             "model": model(of),
             "tarebench": of.run.tarebench,
             "tarebench_run": of.run.run_id,
@@ -170,8 +168,11 @@ fn summary(of: &Campaign, window: &MeasuredWindow, records: &[Record]) -> Value 
             "tarebench_window": bounds.window,
             "tarebench_valid": valid,
             "tarebench_marks": marks,
-        }),
-    );
+    });
+    if let Some(per_s) = bounds.load.session_rate() {
+        metadata["tarebench_session_rate"] = json!(per_s);
+    }
+    put("metadata", metadata);
     Value::Object(found)
 }
 
@@ -265,10 +266,12 @@ fn time(ns: u64) -> String {
 /// `RunInfo`.
 fn run_info(of: &Campaign, bounds: &WindowRow) -> Value {
     let load = &bounds.load;
-    let (name, amount) = match (load.model, load.rate) {
-        (LoadModel::Closed, _) => ("concurrency", json!(load.concurrency)),
-        (_, Some(rate)) => ("request_rate", json!(rate)),
-        (_, None) => ("request_rate", json!("inf")),
+    let (name, amount) = match (load.model, load.rate, &load.sessions) {
+        (LoadModel::Closed, ..) => ("concurrency", json!(load.concurrency)),
+        // AIPerf has no rate of sessions
+        (_, rate, Some(_)) => ("tarebench_session_rate", rate.map_or(json!("inf"), Value::from)),
+        (_, Some(rate), None) => ("request_rate", json!(rate)),
+        (_, None, None) => ("request_rate", json!("inf")),
     };
     let label = format!("{name}_{}", amount.as_str().map_or_else(|| amount.to_string(), str::to_owned));
     let mut info = json!({
@@ -325,7 +328,7 @@ fn load_phase(of: &Campaign, window: &MeasuredWindow, requests: usize) -> Value 
     let bounds = &window.bounds;
     let load = &bounds.load;
     let planned = &of.plan["cells"][bounds.cell as usize];
-    let rate = load.rate.filter(|rate| *rate > 0.0 && load.arrivals.is_none());
+    let rate = load.request_rate().filter(|rate| *rate > 0.0 && load.arrivals.is_none());
     let mut phase = json!({"name": "profiling", "kind": "profiling", "requests": requests});
     let mut put = |name: &str, value: Value| phase[name] = value;
     let at_once = bounds.slots.max(1).min(u32::try_from(requests).unwrap_or(u32::MAX));
@@ -335,6 +338,8 @@ fn load_phase(of: &Campaign, window: &MeasuredWindow, requests: usize) -> Value 
             put("concurrency", json!(load.concurrency.unwrap_or(at_once).min(at_once.max(1))));
             return phase;
         }
+        // whatever begins sessions, their turns come when replies are in
+        _ if load.sessions.is_some() => put("type", json!("fixed_schedule")),
         (LoadModel::Open, Some(rate), Some("poisson")) => {
             put("type", json!("poisson"));
             put("rate", json!(rate));

@@ -229,7 +229,7 @@ fn request_format(of: &Campaign) -> &'static str {
 fn strategy(of: &Campaign, window: &MeasuredWindow) -> Value {
     let load = &window.bounds.load;
     let planned = &of.plan["cells"][window.bounds.cell as usize];
-    let rate = load.rate.filter(|rate| *rate > 0.0 && load.arrivals.is_none());
+    let rate = load.request_rate().filter(|rate| *rate > 0.0 && load.arrivals.is_none());
     let trace = json!({
         "type_": "trace", "worker_count": null, "max_concurrency": load.concurrency, "time_scale": 1.0,
         "schedule_turn": "timestamp",
@@ -239,6 +239,8 @@ fn strategy(of: &Campaign, window: &MeasuredWindow) -> Value {
             "type_": "concurrent", "worker_count": null, "max_concurrency": null,
             "streams": load.concurrency.unwrap_or(window.bounds.slots).max(1), "rampup_duration": 0.0,
         }),
+        // whatever begins sessions, their turns come when replies are in
+        _ if load.sessions.is_some() => trace,
         (LoadModel::Open, Some(rate), Some("poisson")) => json!({
             "type_": "poisson", "worker_count": null, "max_concurrency": load.concurrency, "rate": rate,
             "random_seed": of.plan.pointer("/workload/seed").and_then(Value::as_i64).unwrap_or(0),
@@ -493,7 +495,7 @@ fn benchmark(of: &Campaign, window: &MeasuredWindow, strategy: &Value, index: u3
         })
         .collect();
     let none = json!({"percent": null, "value": null, "mode": "prefer_duration"});
-    json!({
+    let mut benchmark = json!({
         "type_": "generative_benchmark",
         "config": {
             "id_": format!("{}/{}/{}", bounds.run, bounds.cell, bounds.window),
@@ -561,7 +563,11 @@ fn benchmark(of: &Campaign, window: &MeasuredWindow, strategy: &Value, index: u3
         "duration": end - start,
         "warmup_duration": start - request_start,
         "cooldown_duration": 0.0,
-    })
+    });
+    if let Some(per_s) = bounds.load.session_rate() {
+        benchmark["config"]["environment"]["tarebench_session_rate"] = json!(per_s);
+    }
+    benchmark
 }
 
 fn list(requests: &[Request]) -> Vec<Value> {

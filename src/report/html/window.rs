@@ -158,6 +158,7 @@ fn of_sessions(window: &Window, detail: Detail) -> Markup {
         h4 { (title) }
         p { (sessions::counts(found).replace("   ", ", ")) "." }
         @if let Some(text) = sessions::lost(found) { p class="note" { (text.replace("   ", "; ")) "." } }
+        @if let Some(text) = sessions::reasoning(&found.counts.left_out) { p class="note" { (text) "." } }
         @if detail != Detail::Tables {
             div class="pair" { (figure::ttft_by_turn(found)) (figure::tokens_by_turn(found)) }
         }
@@ -165,7 +166,7 @@ fn of_sessions(window: &Window, detail: Detail) -> Markup {
         p class="note" {
             "At once: " (sessions::at_once(found).replace("   ", ", ")) ". "
             (sessions::reading(found.kind)) ". "
-            @if found.by_turn.len() > most { (found.by_turn.len() - most) " more turns are in report.md. " }
+            @if found.by_turn.len() > most { (found.by_turn.len() - most) " more " (sessions::parts(found.kind, 2)) " are in report.md. " }
             @if let Some(text) = sessions::lacking(found) { (text) "." }
         }
     }

@@ -7,7 +7,7 @@ use super::{Figure, none, place};
 use crate::report::axis::{Axis, Scale, px};
 use crate::report::intervals::interval;
 use crate::report::quantity::{count, latency, percent, percentile, stamps_bound};
-use crate::report::sessions::tokens;
+use crate::report::sessions::{noun, parts, tokens};
 use crate::rundir::run_json::Distribution;
 use crate::rundir::sessions::{Sessions, TurnFigures};
 
@@ -29,10 +29,10 @@ fn places(found: &Sessions) -> (Vec<&TurnFigures>, Axis) {
     (turns, x)
 }
 
-fn turns_below(canvas: &mut Canvas, turns: &[&TurnFigures], x: &Axis) {
+fn turns_below(canvas: &mut Canvas, called: &str, turns: &[&TurnFigures], x: &Axis) {
     let labels: Vec<(f64, String)> =
         turns.iter().map(|turn| (x.px(f64::from(turn.turn)), turn.turn.to_string())).collect();
-    canvas.x_labels(&PLOT, &labels, "turn");
+    canvas.x_labels(&PLOT, &labels, called);
 }
 
 /// Gross where it may be told in every turn, else net.
@@ -48,7 +48,8 @@ fn column(found: &Sessions) -> (fn(&TurnFigures) -> Option<&Distribution>, &'sta
 
 /// Median and 95th percentile of the time to first token of each turn.
 pub(in crate::report::html) fn ttft_by_turn(found: &Sessions) -> Markup {
-    let title = "Time to first token by turn";
+    let called = parts(found.kind, 1);
+    let title = &format!("Time to first token by {called}");
     let (turns, x) = places(found);
     let (of, clock) = column(found);
     let point = |turn: &TurnFigures, p: &str| {
@@ -62,12 +63,12 @@ pub(in crate::report::html) fn ttft_by_turn(found: &Sessions) -> Markup {
     let ends: Vec<f64> =
         known.flat_map(|(ms, ends)| [Some(ms), ends.map(|e| e[0]), ends.map(|e| e[1])]).flatten().collect();
     if ends.is_empty() {
-        return none(title, "Withheld, or no values, in every turn: nothing may be drawn.");
+        return none(title, &format!("Withheld, or no values, in every {called}: nothing may be drawn."));
     }
     let y = Axis::fitting(ends.into_iter(), PLOT.up());
     let mut canvas = Canvas::new(WIDTH, HEIGHT);
     canvas.y_axis(&PLOT, &y, if y.scale == Scale::Linear { "ms" } else { "ms, log scale" });
-    turns_below(&mut canvas, &turns, &x);
+    turns_below(&mut canvas, called, &turns, &x);
     let mut labels = Vec::new();
     for (series, points) in all.iter().enumerate() {
         let at = |turn: u32| x.px(f64::from(turn)) + if series == 0 { -2.0 } else { 2.0 };
@@ -90,22 +91,29 @@ pub(in crate::report::html) fn ttft_by_turn(found: &Sessions) -> Markup {
     let goes = match (medians.first(), medians.last()) {
         (Some((first, from)), Some((last, to))) if first != last && (from - to).abs() <= 0.05 * from => {
             format!(
-                "The median is nearly the same at turn {first} and at turn {last}: {} and {}.",
+                "The median is nearly the same at {called} {first} and at {called} {last}: {} and {}.",
                 latency(*from),
                 latency(*to)
             )
         }
         (Some((first, from)), Some((last, to))) if first != last => {
-            format!("The median goes from {} at turn {first} to {} at turn {last}.", latency(*from), latency(*to))
+            format!(
+                "The median goes from {} at {called} {first} to {} at {called} {last}.",
+                latency(*from),
+                latency(*to)
+            )
         }
-        (Some((turn, ms)), _) => format!("The median is {} at turn {turn}.", latency(*ms)),
+        (Some((turn, ms)), _) => format!("The median is {} at {called} {turn}.", latency(*ms)),
         _ => String::new(),
     };
-    let finding =
-        format!("{goes} {clock} Whiskers are 95 % intervals, where n allows one; turns of a session hang together.");
+    let one = noun(found.kind).trim_end_matches('s');
+    let finding = format!(
+        "{goes} {clock} Whiskers are 95 % intervals, where n allows one; {} of a {one} hang together.",
+        parts(found.kind, 2)
+    );
     let table = html! {
         table class="sort" {
-            thead { tr { th scope="col" { "turn" } th scope="col" { "n" } th scope="col" { "p50" } th scope="col" { "95 % interval" } th scope="col" { "p95" } th scope="col" { "95 % interval" } } }
+            thead { tr { th scope="col" { (called) } th scope="col" { "n" } th scope="col" { "p50" } th scope="col" { "95 % interval" } th scope="col" { "p95" } th scope="col" { "95 % interval" } } }
             tbody {
                 @for turn in turns.iter().take(ROWS) {
                     tr data-x=(place(x.px(f64::from(turn.turn)))) {
@@ -126,7 +134,8 @@ pub(in crate::report::html) fn ttft_by_turn(found: &Sessions) -> Markup {
 
 /// Mean prompt of each turn by the server's count, and how much of it the server found in its cache.
 pub(in crate::report::html) fn tokens_by_turn(found: &Sessions) -> Markup {
-    let title = "Prompt tokens by turn";
+    let called = parts(found.kind, 1);
+    let title = &format!("Prompt tokens by {called}");
     let (turns, x) = places(found);
     let largest = turns.iter().filter_map(|turn| turn.prompt_tokens_mean).fold(0.0, f64::max);
     if turns.iter().all(|turn| turn.prompt_tokens_mean.is_none()) {
@@ -135,7 +144,7 @@ pub(in crate::report::html) fn tokens_by_turn(found: &Sessions) -> Markup {
     let y = Axis::from_zero(largest, PLOT.up());
     let mut canvas = Canvas::new(WIDTH, HEIGHT);
     canvas.y_axis(&PLOT, &y, "tokens");
-    turns_below(&mut canvas, &turns, &x);
+    turns_below(&mut canvas, called, &turns, &x);
     let step = (PLOT.right - PLOT.left - 52.0) / turns.len() as f64;
     let wide = (step * 0.7).clamp(1.0, 44.0);
     for turn in &turns {
@@ -157,7 +166,7 @@ pub(in crate::report::html) fn tokens_by_turn(found: &Sessions) -> Markup {
     let ends = (turns.first().copied(), turns.last().copied());
     let grows = match ends {
         (Some(first), Some(last)) if first.turn != last.turn => format!(
-            "The prompt grows from {} tokens at turn {} to {} at turn {}.",
+            "The prompt grows from {} tokens at {called} {} to {} at {called} {}.",
             tokens(first.prompt_tokens_mean),
             first.turn,
             tokens(last.prompt_tokens_mean),
@@ -167,13 +176,15 @@ pub(in crate::report::html) fn tokens_by_turn(found: &Sessions) -> Markup {
         _ => String::new(),
     };
     let cached = match ends.1.and_then(|last| Some((last.turn, last.cached_share?))) {
-        Some((turn, share)) => format!("The server found {} of it in its cache at turn {turn}.", percent(Some(share))),
+        Some((turn, share)) => {
+            format!("The server found {} of it in its cache at {called} {turn}.", percent(Some(share)))
+        }
         None => "The server does not tell what of it was cached, which does not mean 0.".to_owned(),
     };
     let finding = format!("{grows} {cached} Means by the server's count; cached stands inside the prompt.");
     let table = html! {
         table class="sort" {
-            thead { tr { th scope="col" { "turn" } th scope="col" { "prompt" } th scope="col" { "cached" } th scope="col" { "share" } th scope="col" { "completion" } } }
+            thead { tr { th scope="col" { (called) } th scope="col" { "prompt" } th scope="col" { "cached" } th scope="col" { "share" } th scope="col" { "completion" } } }
             tbody {
                 @for turn in turns.iter().take(ROWS) {
                     tr data-x=(place(x.px(f64::from(turn.turn)))) {
