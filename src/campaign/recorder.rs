@@ -1,6 +1,7 @@
 //! The record reader: takes blocks and finished exchanges from the workers, reads JSON, maps stamps, writes
 //! `requests.jsonl`, and `canary.jsonl` when there is a canary. It runs on the control core and takes the clock pairs as well.
 
+use super::afterwards::AtomicAfterwards;
 use super::conductor::Replied;
 use super::feeder::Tickets;
 use super::{RowFile, Ticket, canary};
@@ -48,6 +49,8 @@ pub struct Tally {
     pub out_of_order: AtomicU64,
     /// Token events of the load read so far, those of requests that still run included.
     pub token_events: AtomicU64,
+    /// What became of connections behind their replies.
+    pub afterwards: AtomicAfterwards,
 }
 
 impl Tally {
@@ -57,6 +60,7 @@ impl Tally {
         {
             n.store(0, Ordering::Relaxed);
         }
+        self.afterwards.clear();
     }
 }
 
@@ -396,6 +400,7 @@ impl<W: Write> Recorder<'_, W> {
         tally.out_of_order.fetch_add(u64::from(finished.out_of_order), Ordering::Relaxed);
         tally.failed.fetch_add(u64::from(row.outcome == Outcome::Failed), Ordering::Relaxed);
         tally.first.fetch_add(u64::from(row.trace_id < growth::FIRST), Ordering::Relaxed);
+        tally.afterwards.count(row, finished.lets_go_on);
         tally.rows.fetch_add(1, Ordering::Release);
     }
 

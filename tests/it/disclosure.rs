@@ -1,6 +1,6 @@
 //! The fifteen boxes as `run`, `report`, `disclose` and `verify` show them.
 
-use crate::command_line::{MockProcess, Place, Running, run_against, tarebench, wait_until};
+use crate::binary::{MockProcess, Place, Running, run_against, tarebench, wait_until};
 use crate::foreign_server::{Answer, ForeignServer};
 use nix::sys::signal::Signal;
 use serde_json::Value;

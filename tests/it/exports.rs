@@ -12,7 +12,7 @@ use tarebench::cli::export::ExportFormat;
 use tarebench::export::measured::{Campaign, each_window};
 use tarebench::export::{Exported, exporter, terms};
 
-use crate::command_line::tarebench;
+use crate::binary::tarebench;
 
 fn exports() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/exports")

@@ -428,7 +428,11 @@ impl Session {
             self.connection.read_tls(&mut piece).map_err(|_| TlsFault::Broken)?;
             let state = self.connection.process_new_packets().map_err(|error| {
                 self.detail = Some(error.to_string());
-                TlsFault::of(&error, self.shows_certificate, self.greeted)
+                match TlsFault::of(&error, self.shows_certificate, self.greeted) {
+                    // what a record's head was taken to be is how a status line begins
+                    TlsFault::NotTls if self.records.head == *b"HTTP/" => TlsFault::PlainHttp,
+                    fault => fault,
+                }
             })?;
             closed = state.peer_has_closed();
             let mut left = state.plaintext_bytes_to_read();
@@ -581,6 +585,9 @@ pub enum TlsFault {
     /// It does not speak TLS.
     #[error("what the server sends is not TLS: is it a plain http:// port?")]
     NotTls,
+    /// It speaks plain HTTP.
+    #[error("the server answered in plain HTTP: this port speaks http://, and was asked over https://")]
+    PlainHttp,
     /// It does, but wrongly.
     #[error("the server breaks the rules of TLS")]
     Broken,

@@ -156,13 +156,17 @@ pub(in crate::report::html) fn tokens_by_turn(found: &Sessions) -> Markup {
     canvas.ends(&PLOT, labels.into_iter().flatten().collect());
     let ends = (turns.first().copied(), turns.last().copied());
     let grows = match ends {
-        (Some(first), Some(last)) if first.turn != last.turn => format!(
-            "The prompt grows from {} tokens at turn {} to {} at turn {}.",
-            tokens(first.prompt_tokens_mean),
-            first.turn,
-            tokens(last.prompt_tokens_mean),
-            last.turn
-        ),
+        (Some(first), Some(last)) if first.turn != last.turn => {
+            match (tokens(first.prompt_tokens_mean), tokens(last.prompt_tokens_mean)) {
+                (from, to) if from == to => {
+                    format!("The prompt is of {from} tokens at turn {} and at turn {}.", first.turn, last.turn)
+                }
+                (from, to) => {
+                    let (first, last) = (first.turn, last.turn);
+                    format!("The prompt grows from {from} tokens at turn {first} to {to} at turn {last}.")
+                }
+            }
+        }
         (Some(only), _) => format!("The prompt is of {} tokens.", tokens(only.prompt_tokens_mean)),
         _ => String::new(),
     };
