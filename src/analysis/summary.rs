@@ -40,7 +40,7 @@ use crate::goals::Goals;
 use crate::rundir::mark::{self, MarkRow};
 use crate::rundir::rows::Place;
 use crate::rundir::run_json::{Cell, RunJson, RunVerdict, SCHEMA, VerdictKind, Window};
-use crate::rundir::window::WindowRow;
+use crate::rundir::window::{LoadModel, WindowRow};
 use arrivals::Laws;
 use calibrated::Calibration;
 use client::Health;
@@ -234,7 +234,12 @@ fn window_verdicts(cell: &Cell, asked_s: f64) -> Vec<RunVerdict> {
     for window in &cell.windows {
         if window.interrupted {
             found.push(of(window, "interrupted", wording::interrupted()));
-        } else if load::is_used_up(cell.load.model, window.requests.due, window.duration_s, asked_s) {
+        } else if load::is_used_up(
+            cell.load.model == LoadModel::Closed,
+            window.requests.due,
+            window.duration_s,
+            asked_s,
+        ) {
             let text = wording::used_up(window.requests.due, window.duration_s, asked_s);
             found.push(of(window, "used_up", text));
         }

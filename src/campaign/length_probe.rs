@@ -305,7 +305,9 @@ fn ask(arm: &Arm<'_>, text: String, stop: &AtomicBool) -> Result<u64, NoCount> {
     let secret = arm.server.secret.as_deref();
     match fetch::send(&arm.server.target, &request, connect, patience, MOST_BYTES, stop) {
         Ok(reply) => prompt_tokens(&reply, arm.plan.stream, secret).map_err(NoCount::This),
-        Err(FetchError::Protocol(words)) => Err(NoCount::This(printable(&words, secret))),
+        Err(error @ (FetchError::Protocol(_) | FetchError::ClosedAtOnce)) => {
+            Err(NoCount::This(printable(&error.to_string(), secret)))
+        }
         // it does not answer, and each further try would take as long
         Err(error) => Err(NoCount::Any(printable(&error.to_string(), secret))),
     }

@@ -624,7 +624,7 @@ impl Campaign<'_> {
         ));
         let lasted_s = (row.closed - row.opened) as f64 / 1e9;
         let asked_s = self.arm.plan.duration_s.unwrap_or(self.arm.plan.min_duration_s);
-        if !row.interrupted && is_used_up(row.load.model, row.rows, lasted_s, asked_s) {
+        if !row.interrupted && is_used_up(row.load.model == LoadModel::Closed, row.rows, lasted_s, asked_s) {
             self.say(format!("WARNING: {}", wording::used_up(row.rows, lasted_s, asked_s)));
         }
         let ended_here = keep_alive_of(reports) == KeepAlive::Refused;

@@ -131,7 +131,7 @@ impl fmt::Display for NotARun {
             Kind::File(Some(run)) => write!(f, "{path} is a file of a run: give its directory, {}", run.display()),
             Kind::File(None) => write!(f, "{path} is a file; {WANTED}"),
             Kind::Empty => write!(f, "{path} is empty; {WANTED}"),
-            Kind::Missing => write!(f, "{path}: there is no such directory; {WANTED}"),
+            Kind::Missing => write!(f, "{path}: no such directory; {WANTED}"),
             Kind::Unreadable(why) => write!(f, "{path} cannot be read: {why}"),
             Kind::Other => {
                 write!(f, "{path} is no run directory: it has neither plan.json nor requests.jsonl; {WANTED}")
@@ -182,8 +182,8 @@ mod tests {
             ("run/plan.json", "is a file of a run", "give its directory, "),
             ("other/x.txt", "is a file; ", "in runs/"),
             ("empty", "is empty; ", "in runs/"),
-            ("nothing", "there is no such directory", "in runs/"),
-            ("other/x.txt/below", "there is no such directory", "in runs/"),
+            ("nothing", "no such directory", "in runs/"),
+            ("other/x.txt/below", "no such directory", "in runs/"),
             ("other", "it has neither plan.json nor requests.jsonl", "in runs/"),
         ] {
             let said = Kind::must_be_a_run(&at(name)).expect_err(name).to_string();

@@ -69,6 +69,9 @@ pub enum FetchError {
     /// The connection broke.
     #[error("{0}")]
     Io(#[from] std::io::Error),
+    /// It closed, and had not begun to reply.
+    #[error("the server closed before its reply was complete, without a byte of it")]
+    ClosedAtOnce,
     /// Not HTTP/1.1.
     #[error("{0}")]
     Protocol(String),
@@ -328,10 +331,6 @@ impl Read for Bounded<'_> {
     }
 }
 
-/// What a server that speaks TLS does, as a rule, with a plain request, when it sends no alert; and what others may do.
-const CLOSED_AT_ONCE: &str =
-    "the server closed without a byte of a reply: does it speak the other of http:// and https:// on this port?";
-
 fn read_reply(socket: &mut impl Read, until: Instant, most: usize) -> Result<Reply, FetchError> {
     let (mut head, mut buffer) = (HeadReader::default(), vec![0; 64 * 1024]);
     let (mut started, mut body): (Option<(ResponseHead, Body)>, Vec<u8>) = (None, Vec::new());
@@ -343,7 +342,7 @@ fn read_reply(socket: &mut impl Read, until: Instant, most: usize) -> Result<Rep
         if n == 0 {
             return match started {
                 Some((found, state)) if state.may_end() => Ok(reply(&found, &head, body)),
-                None if head.is_empty() => Err(FetchError::Protocol(CLOSED_AT_ONCE.to_owned())),
+                None if head.is_empty() => Err(FetchError::ClosedAtOnce),
                 _ => Err(FetchError::Protocol("the server closed before its reply was complete".to_owned())),
             };
         }

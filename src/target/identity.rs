@@ -69,6 +69,10 @@ pub fn ask(
     let text = |body: &[u8]| String::from_utf8_lossy(body).into_owned();
     match fetch::get(target, "/v1/models", fields, patience) {
         Err(error @ (FetchError::Connect { .. } | FetchError::Tls { .. })) => return Err(error),
+        // what a server that speaks TLS does with a plain request, where it sends no alert
+        Err(closed @ FetchError::ClosedAtOnce) if target.tls.is_none() => {
+            identity.models_error = Some(format!("{closed}; does it speak https:// on this port?"));
+        }
         Err(other) => identity.models_error = Some(other.to_string()),
         Ok(reply) => {
             identity.not_ready = reply.status == 503;

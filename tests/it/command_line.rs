@@ -107,5 +107,5 @@ fn verify_of_no_run_directory_says_so() {
     assert!(done.out.contains("is empty; what is wanted is a run directory"), "{}", done.out);
     let missing = tarebench(&["verify", "/no/such/run", "--json"]);
     assert_eq!(missing.code, Some(1));
-    assert!(missing.out.contains("/no/such/run: there is no such directory"), "{}", missing.out);
+    assert!(missing.out.contains("/no/such/run: no such directory"), "{}", missing.out);
 }

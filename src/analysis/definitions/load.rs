@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use super::{event, moment, per_second, rules, tokens};
 use crate::rundir::row::{Outcome, Row};
-use crate::rundir::window::LoadModel;
 use crate::workload::nonce::MAX_TRACE_ID;
 use crate::workload::sessions::MOST_TURNS;
 
@@ -41,11 +40,11 @@ pub fn slots_free(cap: usize, ends: impl Iterator<Item = u64>) -> Vec<u64> {
     (0..ends.len()).map(|k| k.checked_sub(cap).map_or(0, |freed| ends[freed])).collect()
 }
 
-/// A window of a closed loop that ended before the `asked_s` that it was to last, since its requests are all that can be told
-/// apart: `due` of them, or so many that the next session has more turns than there are numbers left.
-pub fn is_used_up(model: LoadModel, due: u64, lasted_s: f64, asked_s: f64) -> bool {
+/// A window, of a closed loop where `closed`, that ended before the `asked_s` that it was to last, since its requests are all
+/// that can be told apart: `due` of them, or so many that the next session has more turns than there are numbers left.
+pub fn is_used_up(closed: bool, due: u64, lasted_s: f64, asked_s: f64) -> bool {
     let all_but_a_session = MAX_TRACE_ID + 1 - u64::from(MOST_TURNS);
-    model == LoadModel::Closed && lasted_s < asked_s && due >= all_but_a_session
+    closed && lasted_s < asked_s && due >= all_but_a_session
 }
 
 /// When the prompt counts as read: with the first token, else the last, else the end of the body.
