@@ -3,7 +3,7 @@
 
 mod commands;
 
-use commands::console::{complain, outlive_full_files};
+use commands::console::{complain, outlive_full_files, tell_failure};
 use std::process::ExitCode;
 use tarebench::cli::{self, Command};
 
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         Ok(0) if commands::console::output_lost() => ExitCode::from(FAILED),
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            complain(format!("error: {error:#}"));
+            tell_failure(&error);
             ExitCode::from(FAILED)
         }
     }

@@ -72,8 +72,8 @@ impl Afterwards {
             words += &format!("; {requests} sent again, since the old one ended without a byte of the reply");
         }
         if ended_here {
-            words += "; a worker that finds one ended within 1 s of a reply that had not announced it ends each itself from \
-                      then on, so that not all of these are the server's doing";
+            words += "; after the first such end a worker ends each connection itself, so that not all of these are the \
+                      server's doing";
         }
         Some(words)
     }

@@ -528,9 +528,14 @@ impl Campaign<'_> {
         found.is_some()
     }
 
-    /// Every request that was due becomes a row.
+    /// Every request that was due becomes a row, and is in its file before the window's line promises it.
     fn wait_for_rows(&self, expected: u64, desk: &recorder::Desk) -> u64 {
-        while desk.tally.rows.load(Ordering::Acquire) < expected && !desk.broken.load(Ordering::Relaxed) {
+        let is_there = |n: &AtomicU64, wanted: u64| n.load(Ordering::Acquire) >= wanted;
+        while !is_there(&desk.tally.rows, expected) && !desk.broken.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let recorded = desk.recorded.load(Ordering::Acquire);
+        while !is_there(&desk.in_file, recorded) && !desk.broken.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(2));
         }
         desk.tally.rows.load(Ordering::Acquire)

@@ -1,6 +1,6 @@
 //! `tarebench calibrate`.
 
-use crate::commands::console::{complain, stop_on_signals, tell, usage};
+use crate::commands::console::{complain, stop_on_signals, tell, tell_failure, usage};
 use crate::{FAILED, INTERRUPTED, INVALID};
 use std::sync::atomic::Ordering;
 use tarebench::calibrate;
@@ -42,7 +42,7 @@ pub fn calibrate(args: &CalibrateArgs) -> anyhow::Result<u8> {
             Ok(Some(tried)) => tried,
             Ok(None) => return Ok(INTERRUPTED),
             Err(error) if stop.load(Ordering::Relaxed) => {
-                complain(format!("error: {error:#}"));
+                tell_failure(&error);
                 return Ok(INTERRUPTED);
             }
             Err(error) => return Err(error),
@@ -59,7 +59,7 @@ pub fn calibrate(args: &CalibrateArgs) -> anyhow::Result<u8> {
     }
     let made = match calibrate::calibrate(args, &stop, &voice) {
         Err(error) if stop.load(Ordering::Relaxed) => {
-            complain(format!("error: {error:#}"));
+            tell_failure(&error);
             return Ok(INTERRUPTED);
         }
         made => made?,

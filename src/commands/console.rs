@@ -10,6 +10,23 @@ pub fn complain(words: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{words}");
 }
 
+/// Says why a command could not be carried out: each cause once, also where one repeats the next in its own words.
+pub fn tell_failure(error: &anyhow::Error) {
+    complain(format!("error: {}", causes(error)));
+}
+
+fn causes(error: &anyhow::Error) -> String {
+    let mut told = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if told.is_empty() {
+            told = cause;
+        } else if !told.ends_with(&cause) {
+            told = format!("{told}: {cause}");
+        }
+    }
+    told
+}
+
 /// Says what was wrong with the command line; the exit status for it.
 pub fn usage(words: impl std::fmt::Display) -> u8 {
     complain(format!("error: {words}"));
@@ -88,6 +105,18 @@ pub fn tell(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("x.jsonl: {source}")]
+        struct Told {
+            source: std::io::Error,
+        }
+        let source = || std::io::Error::other("no room");
+        assert_eq!(causes(&anyhow::Error::new(Told { source: source() }).context("ended")), "ended: x.jsonl: no room");
+        assert_eq!(causes(&anyhow::Error::new(source()).context("ended")), "ended: no room");
+    }
 
     #[test]
     fn colours_are_for_terminals_and_those_who_ask() {

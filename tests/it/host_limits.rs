@@ -35,18 +35,23 @@ fn the_number_of_descriptors_that_is_asked_for_is_enough() {
 
 #[test]
 fn a_file_that_may_grow_no_further_ends_the_run_like_a_full_disk() {
-    let (mock, place) = (MockProcess::start(&["--ttft", "1", "--itl", "0.1"], &[]), Place::new());
-    let flags = ["run", "--base-url", &mock.url, "--max-concurrency", "2", "--num-prompts", "400", "--drop", "0"];
-    let more = ["--windows", "1", "--length-scale", "0.05", "--metrics-url", "none", "--out", place.out()];
-    // blocks of 1,024 bytes: rows of some 2 KB each
-    let done = under_limits("-f 200", &[&flags[..], &more].concat());
-    assert_eq!(done.code, Some(1), "{:?} is no status of a signal: {}{}", done.code, done.out, done.err);
-    assert!(done.err.contains("requests.jsonl cannot be written: File too large"), "{}", done.err);
-    assert!(done.err.contains(&format!("stays in {0}: tarebench report {0} shows it", place.out())), "{}", done.err);
-    let rows = lines_of(&place.dir.join("requests.jsonl"));
-    assert!(rows > 20, "{rows}");
-    place.assert_verifies();
-    let report = tarebench(&["report", place.out()]);
-    assert_eq!(report.code, Some(0), "{}{}", report.out, report.err);
-    assert!(report.out.contains(&format!("{rows} ok")), "{}", report.out);
+    let mock = MockProcess::start(&["--ttft", "1", "--itl", "0.1"], &[]);
+    // blocks of 1,024 bytes: rows of some 2 KB each; of the few of the second all are written at the window's end
+    for (limit, requests, fewest) in [("-f 200", "400", 20), ("-f 14", "12", 2)] {
+        let place = Place::new();
+        let flags =
+            ["run", "--base-url", &mock.url, "--max-concurrency", "2", "--num-prompts", requests, "--drop", "0"];
+        let more = ["--windows", "1", "--length-scale", "0.05", "--metrics-url", "none", "--out", place.out()];
+        let done = under_limits(limit, &[&flags[..], &more].concat());
+        assert_eq!(done.code, Some(1), "{limit}: none where a signal ended it: {}{}", done.out, done.err);
+        assert!(done.err.contains("requests.jsonl cannot be written: File too large"), "{}", done.err);
+        let kept = format!("stays in {0}: tarebench report {0} shows it", place.out());
+        assert!(done.err.contains(&kept), "{}", done.err);
+        let rows = lines_of(&place.dir.join("requests.jsonl"));
+        assert!(rows >= fewest, "{rows}");
+        place.assert_verifies();
+        let report = tarebench(&["report", place.out()]);
+        assert_eq!(report.code, Some(0), "{}{}", report.out, report.err);
+        assert!(report.out.contains(&format!("{rows} ok")), "{}", report.out);
+    }
 }
