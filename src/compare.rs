@@ -11,6 +11,7 @@ use crate::analysis::comparison::verdict::Verdict;
 use crate::analysis::comparison::{Comparison, Design, Settings, compare as compare_arms, pairs_of};
 use crate::analysis::definitions;
 use crate::analysis::percentiles::{PUBLISHED, percentile_ms};
+use crate::rundir::kind::Kind;
 use crate::rundir::row::{Outcome, Phase};
 use crate::rundir::rows::{REQUESTS, each_row};
 use crate::rundir::window::LoadModel;
@@ -28,16 +29,36 @@ const SHIFTED: [&str; 2] = ["ttft", "e2e"];
 /// A directory is not that of a run, its figures are not those of its rows, the arms share a run, or they differ in what
 /// was not named.
 pub fn compare(a: &[PathBuf], b: &[PathBuf], settings: &Settings, named: &Named) -> anyhow::Result<Comparison> {
-    let (arm_a, arm_b) = (arm(a)?, arm(b)?);
+    let read = |dirs: &[PathBuf]| dirs.iter().map(|dir| documents(dir)).collect::<anyhow::Result<Vec<_>>>();
+    let (documents_a, documents_b) = (read(a)?, read(b)?);
+    let broken_off = broken_off(&documents_a, &documents_b);
+    let arm = |documents: Vec<RunDocuments>| {
+        Arm::of(documents).map_err(|bad| match &broken_off {
+            Some(words) => anyhow::anyhow!("{words}: nothing can be compared"),
+            None => bad.into(),
+        })
+    };
+    let (mut arm_a, mut arm_b) = (arm(documents_a)?, arm(documents_b)?);
     arm_a.is_apart_from(&arm_b)?;
+    if let Some(words) = &broken_off {
+        // loads that one of them did not come to are no difference between their plans
+        let loads = |arm: &Arm| arm.cells.iter().map(|cell| cell.load.clone()).collect::<Vec<_>>();
+        let (of_a, of_b) = (loads(&arm_a), loads(&arm_b));
+        arm_a.cells.retain(|cell| of_b.contains(&cell.load));
+        arm_b.cells.retain(|cell| of_a.contains(&cell.load));
+        ensure!(!arm_a.cells.is_empty(), "{words}: no load has a whole window in both, and nothing can be compared");
+    }
     let differences = between(&arm_a, &arm_b, named)?;
     let mut compared = compare_arms(&arm_a, &arm_b, differences, settings);
-    ensure!(
-        !compared.cells.is_empty(),
-        "{} and {} have no load point in common: nothing can be compared",
-        a[0].display(),
-        b[0].display()
-    );
+    if compared.cells.is_empty() {
+        match broken_off {
+            Some(words) => bail!("{words}: no load point has a whole window in both, and nothing can be compared"),
+            None => {
+                bail!("{} and {} have no load point in common: nothing can be compared", a[0].display(), b[0].display())
+            }
+        }
+    }
+    compared.notes.extend(broken_off);
     for name in named.varies.iter().filter(|name| !compared.differences.iter().any(|d| d.name == name.as_str())) {
         compared.notes.push(format!("--varies {name}: both arms are the same in it"));
     }
@@ -50,12 +71,44 @@ pub fn has_result(compared: &Comparison) -> bool {
     compared.cells.iter().flat_map(|cell| &cell.rows).any(|row| row.verdict.is_result())
 }
 
-fn arm(dirs: &[PathBuf]) -> anyhow::Result<Arm> {
-    Ok(Arm::of(dirs.iter().map(|dir| documents(dir)).collect::<anyhow::Result<_>>()?)?)
+/// That two arms took turns and did not come to the end of them, and what there is of each. None: they did, or did not take
+/// turns.
+fn broken_off(a: &[RunDocuments], b: &[RunDocuments]) -> Option<String> {
+    let ended_early = |run: &RunDocuments| run.plan["interleave"].is_object() && run.run["complete"] == false;
+    if !a.iter().chain(b).any(ended_early) {
+        return None;
+    }
+    let of_arm = |name: &str, runs: &[RunDocuments]| {
+        let windows: Vec<String> = runs.iter().flat_map(|run| windows_of(&run.run)).collect();
+        match windows.is_empty() {
+            true => format!("{name} has no window"),
+            false => format!("{name} has {}", windows.join(", ")),
+        }
+    };
+    Some(format!(
+        "the interleaved run was interrupted, or ended early by --stop-at-failed; of its windows (load point/window) {}; {}",
+        of_arm("A", a),
+        of_arm("B", b)
+    ))
+}
+
+/// `0/0`, `0/1 (cut off)`: load point and window of all that were begun.
+fn windows_of(run: &Value) -> Vec<String> {
+    let cells = run["cells"].as_array().into_iter().flatten();
+    let windows = cells.flat_map(|cell| {
+        let windows = cell["windows"].as_array().into_iter().flatten();
+        windows.map(move |window| (&cell["cell"], window))
+    });
+    windows
+        .map(|(cell, window)| {
+            let cut_off = if window["interrupted"] == true { " (cut off)" } else { "" };
+            format!("{cell}/{}{cut_off}", window["window"])
+        })
+        .collect()
 }
 
 fn documents(dir: &Path) -> anyhow::Result<RunDocuments> {
-    ensure!(dir.is_dir(), "{}: no such directory", dir.display());
+    Kind::must_be_a_run(dir)?;
     let read = |file: &str| -> anyhow::Result<Value> {
         let path = dir.join(file);
         if !path.exists() {
@@ -64,7 +117,7 @@ fn documents(dir: &Path) -> anyhow::Result<RunDocuments> {
                     "{}: run.json is missing: the run was ended before it was summarised, or is still going on",
                     dir.display()
                 ),
-                _ => bail!("{}: not a run directory: {file} is missing", dir.display()),
+                _ => bail!("{}: {file} is missing", dir.display()),
             }
         }
         let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -296,13 +349,50 @@ mod tests {
     }
 
     #[test]
+    fn arms_that_were_interrupted_say_so_and_what_there_is_of_them() {
+        let parent = tempfile::tempdir().expect("temporary directory");
+        let of = |name: &str, with: &str| {
+            published(parent.path(), name, 0, |plan| {
+                plan["interleave"] =
+                    json!({"arm": name, "with": with, "order": "abba", "sequence": "AB", "start_seed": 7});
+                // more than there are
+                (plan["windows"], plan["cells"]) = (json!(9), json!([{"model": "closed", "concurrency": 8}]));
+            })
+        };
+        let (a, b) = (of("a", "b"), of("b", "a"));
+        let found = try_compare(&[&a], &[&b], &Named::default()).expect("compared");
+        let note = found.notes.iter().find(|note| note.contains("was interrupted")).expect("a note");
+        assert!(note.ends_with("A has 0/0, 0/1; B has 0/0, 0/1"), "{note}");
+        let path = b.join("run.json");
+        let whole: Value = serde_json::from_str(&fs::read_to_string(&path).expect("read")).expect("JSON");
+        let with_windows = |windows: Value| {
+            let mut run = whole.clone();
+            match windows {
+                Value::Null => run["cells"] = json!([]),
+                windows => run["cells"][0]["windows"] = windows,
+            }
+            fs::write(&path, run.to_string()).expect("written");
+            try_compare(&[&a], &[&b], &Named::default()).expect_err("nothing in common")
+        };
+        let mut cut_off = whole["cells"][0]["windows"][0].clone();
+        cut_off["interrupted"] = json!(true);
+        let words = with_windows(json!([cut_off]));
+        assert!(
+            words.contains("was interrupted") && words.contains("B has 0/0 (cut off): no load has a whole"),
+            "{words}"
+        );
+        let words = with_windows(Value::Null);
+        assert!(words.contains("B has no window: nothing can be compared"), "{words}");
+    }
+
+    #[test]
     fn directories_that_are_no_runs() {
         let parent = tempfile::tempdir().expect("temporary directory");
         let a = published(parent.path(), "a", 0, |_| ());
         let against = |name: &str| try_compare(&[&a], &[&parent.path().join(name)], &Named::default());
         assert!(against("nothing").expect_err("nothing there").contains("no such directory"));
         fs::create_dir(parent.path().join("empty")).expect("made");
-        assert!(against("empty").expect_err("empty").contains("not a run directory: plan.json is missing"));
+        assert!(against("empty").expect_err("empty").contains("is empty"));
         let b = published(parent.path(), "b", 0, |_| ());
         let run = fs::read_to_string(b.join("run.json")).expect("read");
         fs::write(b.join("run.json"), &run[..run.len() / 2]).expect("written");

@@ -3,9 +3,9 @@
 
 mod commands;
 
-use clap::Parser;
+use commands::console::{complain, outlive_full_files, tell_failure};
 use std::process::ExitCode;
-use tarebench::cli::{self, Cli, Command};
+use tarebench::cli::{self, Command};
 
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
@@ -13,7 +13,10 @@ const INVALID: u8 = 3;
 const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
-    let done = match Cli::try_parse().unwrap_or_else(|error| cli::without_values(error).exit()).command {
+    if let Err(error) = outlive_full_files() {
+        complain(format!("WARNING: a file that reaches its limit (ulimit -f) will end this process: {error}"));
+    }
+    let done = match cli::parse(std::env::args_os()).unwrap_or_else(|error| error.exit()).command {
         Command::Run(args) => commands::run::run(*args),
         Command::Calibrate(args) => commands::calibrate::calibrate(&args),
         Command::Mock(args) => commands::mock::mock(*args),
@@ -34,7 +37,7 @@ fn main() -> ExitCode {
         Ok(0) if commands::console::output_lost() => ExitCode::from(FAILED),
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            eprintln!("error: {error:#}");
+            tell_failure(&error);
             ExitCode::from(FAILED)
         }
     }

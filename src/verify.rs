@@ -34,7 +34,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-use crate::analysis::definitions::{ids, noise_gap, rules, wording};
+use crate::analysis::definitions::{ids, load, noise_gap, rules, wording};
 use crate::disclosure::directory::{DIGESTED, Disclosed};
 use crate::report::{html, markdown};
 use crate::rundir::rows::{self, FileName};
@@ -306,10 +306,18 @@ fn noise(windows: &[Value]) -> Value {
 fn run_verdicts(raw: &Raw, cells: &[Value]) -> Vec<Value> {
     let verdict = |cell: &Value, window: &Value, kind: &str, text: &Value| json!({"cell": cell, "window": window, "kind": kind, "text": text});
     let mut found = Vec::new();
+    let of_plan = |key: &str| raw.plan[key].as_f64();
+    let asked_s = of_plan("duration_s").or(of_plan("min_duration_s")).unwrap_or(0.0);
     for cell in cells {
+        let closed = cell["load"]["model"] == "closed";
         for window in cell["windows"].as_array().into_iter().flatten() {
+            let due = window["requests"]["due"].as_u64().unwrap_or(0);
+            let lasted_s = window["duration_s"].as_f64().unwrap_or(0.0);
             if window["interrupted"] == true {
                 found.push(verdict(&cell["cell"], &window["window"], "interrupted", &json!(wording::interrupted())));
+            } else if load::is_used_up(closed, due, lasted_s, asked_s) {
+                let text = json!(wording::used_up(due, lasted_s, asked_s));
+                found.push(verdict(&cell["cell"], &window["window"], "used_up", &text));
             }
             if let Some(text) = gates::invalid(window) {
                 found.push(verdict(&cell["cell"], &window["window"], "invalid", &json!(text)));

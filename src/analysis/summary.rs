@@ -34,13 +34,13 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::analysis::definitions::{ids, rules, wording};
+use crate::analysis::definitions::{ids, load, rules, wording};
 use crate::analysis::percentiles::PUBLISHED;
 use crate::goals::Goals;
 use crate::rundir::mark::{self, MarkRow};
 use crate::rundir::rows::Place;
 use crate::rundir::run_json::{Cell, RunJson, RunVerdict, SCHEMA, VerdictKind, Window};
-use crate::rundir::window::WindowRow;
+use crate::rundir::window::{LoadModel, WindowRow};
 use arrivals::Laws;
 use calibrated::Calibration;
 use client::Health;
@@ -72,7 +72,8 @@ pub fn summarise(dir: &Path) -> Result<RunJson, SummaryError> {
     let requests_tail = read_rows(dir, &mut |row, h, line| figures.take(&row, h, line))?;
     let (cells, orphans) = figures.cells(&Scrapes::new(scrapes, &plan))?;
 
-    let mut verdicts: Vec<RunVerdict> = cells.iter().flat_map(window_verdicts).collect();
+    let asked_s = ["duration_s", "min_duration_s"].iter().find_map(|key| plan.get(key)?.as_f64()).unwrap_or(0.0);
+    let mut verdicts: Vec<RunVerdict> = cells.iter().flat_map(|cell| window_verdicts(cell, asked_s)).collect();
     verdicts.extend(orphans.into_iter().map(|((cell, window), rows)| RunVerdict {
         cell: Some(cell),
         window: Some(window),
@@ -221,7 +222,8 @@ impl<'a> Figures<'a> {
     }
 }
 
-fn window_verdicts(cell: &Cell) -> Vec<RunVerdict> {
+/// Of windows that were to last `asked_s`.
+fn window_verdicts(cell: &Cell, asked_s: f64) -> Vec<RunVerdict> {
     let of = |window: &Window, kind: &str, text: String| RunVerdict {
         cell: Some(cell.cell),
         window: Some(window.window),
@@ -232,6 +234,14 @@ fn window_verdicts(cell: &Cell) -> Vec<RunVerdict> {
     for window in &cell.windows {
         if window.interrupted {
             found.push(of(window, "interrupted", wording::interrupted()));
+        } else if load::is_used_up(
+            cell.load.model == LoadModel::Closed,
+            window.requests.due,
+            window.duration_s,
+            asked_s,
+        ) {
+            let text = wording::used_up(window.requests.due, window.duration_s, asked_s);
+            found.push(of(window, "used_up", text));
         }
         let n = window.metrics.ttft.net.as_ref().map_or(0, |net| net.n);
         let published = PUBLISHED.iter().filter(|p| n >= p.smallest_n as u64).count();

@@ -18,7 +18,6 @@ use bench_engine::units::Nanos;
 use bench_engine::wire::sse::{Item, Sse};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 use thiserror::Error;
 
 /// Requests of one probe, each with twice the words of the one before.
@@ -302,11 +301,13 @@ fn ask(arm: &Arm<'_>, text: String, stop: &AtomicBool) -> Result<u64, NoCount> {
     let request = arm.request.with_json(&arm.body.body(&Prompt::Text(text), shortest_output(&arm.body)));
     let limits = &arm.plan.limits;
     let patience = limits.request.min(limits.stall).min(PATIENCE);
-    let connect = Duration::from_nanos(limits.connect.min(PATIENCE).ns());
+    let connect = limits.connect;
     let secret = arm.server.secret.as_deref();
     match fetch::send(&arm.server.target, &request, connect, patience, MOST_BYTES, stop) {
         Ok(reply) => prompt_tokens(&reply, arm.plan.stream, secret).map_err(NoCount::This),
-        Err(FetchError::Protocol(words)) => Err(NoCount::This(printable(&words, secret))),
+        Err(error @ (FetchError::Protocol(_) | FetchError::ClosedAtOnce)) => {
+            Err(NoCount::This(printable(&error.to_string(), secret)))
+        }
         // it does not answer, and each further try would take as long
         Err(error) => Err(NoCount::Any(printable(&error.to_string(), secret))),
     }

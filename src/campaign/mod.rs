@@ -1,5 +1,6 @@
 //! One campaign: load points x windows against one server, every fact of it on disk.
 
+pub mod afterwards;
 mod announcement;
 mod arm;
 mod canary;
@@ -46,7 +47,7 @@ use serde_json::Value;
 use server::{fetch_log, find_server};
 use std::cell::RefCell;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -159,13 +160,14 @@ fn carry_out(
     if let Some(words) = environment::ensure_descriptors(descriptors).map_err(anyhow::Error::msg)? {
         voice.say(words);
     }
-    if plan.output.dry_run {
-        dry_run(plan, voice);
-        return Ok(None);
-    }
     let choice = choose(plan.arm_by_name.then(|| plan.arm.into())).context(NO_SUCH_ARM)?;
     if let Some(refused) = &choice.refused {
         voice.say(fallen_back(refused));
+    }
+    if plan.output.dry_run {
+        plan.output.dir.as_deref().map(|dir| would_be_usable(dir, plan.output.force)).transpose()?;
+        dry_run(plan, voice);
+        return Ok(None);
     }
     let started_at = timestamp(SystemClock.wall().ns());
     // dropped after everything that writes there
@@ -224,9 +226,24 @@ fn carry_out(
         }
         Err(error) => {
             entries.into_iter().for_each(|entry| tell_of(entry.fail(&format!("{error:#}")), voice));
-            Err(error)
+            Err(kept(&error, &dirs))
         }
     }
+}
+
+/// Why a campaign could not be carried out, and what there is of it all the same.
+fn kept(error: &anyhow::Error, dirs: &[PathBuf]) -> anyhow::Error {
+    let has_rows = |dir: &&PathBuf| fs::metadata(dir.join(rows::REQUESTS)).is_ok_and(|file| file.len() > 0);
+    let dirs: Vec<String> = dirs.iter().filter(has_rows).map(|dir| dir.display().to_string()).collect();
+    if dirs.is_empty() {
+        return anyhow::anyhow!("{error:#}");
+    }
+    let reports: Vec<String> = dirs.iter().map(|dir| format!("tarebench report {dir}")).collect();
+    anyhow::anyhow!(
+        "{error:#}\nwhat was measured until then stays in {}: {} shows it",
+        dirs.join(" and "),
+        reports.join(", ")
+    )
 }
 
 /// What the plan of one of two arms says of their turns.
@@ -326,6 +343,9 @@ fn calibration_for(plan: &Plan, cores: &Cores, harness: &Capabilities) -> anyhow
 /// Where workers and everything else run. Of two cores or more, the last one not given to a worker is control's.
 pub(crate) fn cores(cores: Option<&[usize]>, workers: Option<u32>) -> anyhow::Result<Cores> {
     let allowed = bench_engine::cpu::allowed_cores()?;
+    if let Some(core) = cores.unwrap_or_default().iter().find(|core| !allowed.contains(core)) {
+        bail!("--cores {core}: this process may not use that core, only {allowed:?}");
+    }
     let workers = match (cores, workers) {
         (Some(cores), workers) => {
             if let Some(n) = workers.filter(|n| *n as usize != cores.len()) {
@@ -373,9 +393,7 @@ pub(crate) fn file_name(name: &str) -> String {
 
 /// Creates a directory; one that holds something is refused.
 pub(crate) fn usable_directory(dir: &Path, force: bool) -> anyhow::Result<()> {
-    let told = |e: std::io::Error| {
-        anyhow::anyhow!("the run directory {} cannot be used: {e}; choose another with --out", dir.display())
-    };
+    let told = |e: io::Error| not_usable(dir, &e);
     fs::create_dir_all(dir).map_err(told)?;
     if !force && fs::read_dir(dir).map_err(told)?.next().is_some() {
         bail!("the run directory {} is not empty; choose another with --out, or add --force", dir.display());
@@ -383,6 +401,30 @@ pub(crate) fn usable_directory(dir: &Path, force: bool) -> anyhow::Result<()> {
     // found out now, not after the measurement
     let probe = dir.join(".writable");
     File::create(&probe).and_then(|_| fs::remove_file(&probe)).map_err(told)
+}
+
+fn not_usable(dir: &Path, why: &io::Error) -> anyhow::Error {
+    anyhow::anyhow!("the run directory {} cannot be used: {why}; choose another with --out", dir.display())
+}
+
+/// The same of a directory that is not to be made: as far as can be known without writing anything.
+fn would_be_usable(dir: &Path, force: bool) -> anyhow::Result<()> {
+    match fs::read_dir(dir) {
+        Ok(mut entries) => match entries.next().is_some() && !force {
+            true => usable_directory(dir, force),
+            false => Ok(()),
+        },
+        // it is not there yet: what it would be made in is
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            let above =
+                dir.ancestors().skip(1).map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
+            match above.map(fs::metadata).find_map(Result::ok) {
+                Some(found) if !found.is_dir() => Err(not_usable(dir, &ErrorKind::NotADirectory.into())),
+                _ => Ok(()),
+            }
+        }
+        Err(e) => Err(not_usable(dir, &e)),
+    }
 }
 
 /// Every file a campaign may write into its directory.
@@ -466,31 +508,43 @@ fn finish(dir: &Path, measured: Measured, entry: Entry, voice: &Voice) -> anyhow
         Ok(derived) => derived,
         Err(error) => {
             tell_of(entry.fail(&format!("{error:#}")), voice);
-            return Err(error);
+            return Err(kept(&error, &[dir.to_owned()]));
         }
     };
-    entry.end(&run, interrupted)?.iter().for_each(|words| voice.say(words));
-    let Disclosed { boxes, .. } = disclose(dir, &run)?;
+    let here = |error: anyhow::Error| kept(&error, &[dir.to_owned()]);
+    entry.end(&run, interrupted).map_err(here)?.iter().for_each(|words| voice.say(words));
+    let Disclosed { boxes, .. } = disclose(dir, &run).map_err(here)?;
     Ok(Ended { run, boxes, dir: dir.to_owned(), interrupted, evidence, canary, truth_read })
 }
 
 /// `boxes.json` and the two reports, which speak of all other files.
 fn disclose(dir: &Path, run: &RunJson) -> anyhow::Result<Disclosed> {
     let disclosed = Disclosed::of_run(dir, run, None)?;
-    fs::write(dir.join("boxes.json"), disclosed.boxes.to_json()?)?;
-    fs::write(dir.join("report.md"), report::markdown::render(run, &disclosed))?;
-    fs::write(dir.join("report.html"), report::html::of_directory(dir, run, &disclosed)?)?;
+    put(dir, "boxes.json", &disclosed.boxes.to_json()?)?;
+    put(dir, "report.md", &report::markdown::render(run, &disclosed))?;
+    put(dir, "report.html", &report::html::of_directory(dir, run, &disclosed)?)?;
     Ok(disclosed)
+}
+
+/// Writes a file that follows from others. Half of one is none.
+fn put(dir: &Path, name: &str, text: &str) -> anyhow::Result<()> {
+    let path = dir.join(name);
+    fs::write(&path, text).map_err(|why| {
+        if path.symlink_metadata().is_ok_and(|found| found.is_file()) {
+            let _ = fs::remove_file(&path);
+        }
+        anyhow::anyhow!("{} cannot be written: {why}", path.display())
+    })
 }
 
 /// `run.json`, and what comes of the logs of mocks.
 fn derive(dir: &Path, voice: &Voice) -> anyhow::Result<(RunJson, Option<Evidence>, Option<Evidence>)> {
     let run = summary::summarise(dir)?;
-    fs::write(dir.join("run.json"), summary::to_json(&run)?)?;
+    put(dir, "run.json", &summary::to_json(&run)?)?;
     let weigh = |of: Pair| -> anyhow::Result<Option<Evidence>> {
         let found = Evidence::of(dir, of)?;
         if let Some(evidence) = &found {
-            fs::write(dir.join(of.closure), evidence.closure_json()?)?;
+            put(dir, of.closure, &evidence.closure_json()?)?;
         }
         Ok(found)
     };

@@ -1,6 +1,7 @@
 //! The record reader: takes blocks and finished exchanges from the workers, reads JSON, maps stamps, writes
 //! `requests.jsonl`, and `canary.jsonl` when there is a canary. It runs on the control core and takes the clock pairs as well.
 
+use super::afterwards::AtomicAfterwards;
 use super::conductor::Replied;
 use super::feeder::Tickets;
 use super::{RowFile, Ticket, canary};
@@ -48,6 +49,8 @@ pub struct Tally {
     pub out_of_order: AtomicU64,
     /// Token events of the load read so far, those of requests that still run included.
     pub token_events: AtomicU64,
+    /// What became of connections behind their replies.
+    pub afterwards: AtomicAfterwards,
 }
 
 impl Tally {
@@ -57,6 +60,7 @@ impl Tally {
         {
             n.store(0, Ordering::Relaxed);
         }
+        self.afterwards.clear();
     }
 }
 
@@ -67,6 +71,10 @@ pub struct Desk {
     pub tally: Tally,
     /// End when nothing is left.
     pub over: AtomicBool,
+    /// Rows of the load written so far, in all windows.
+    pub recorded: AtomicU64,
+    /// Of them those that are in their file.
+    pub in_file: AtomicU64,
     /// The file of rows that is written to, from 1.
     pub part: AtomicU32,
     /// h of the last row.
@@ -269,7 +277,10 @@ impl<W: Write> Recorder<'_, W> {
                 if over && waiting.is_empty() {
                     break;
                 }
-                failure = failure.or(self.flush().err());
+                if failure.is_none() {
+                    failure = self.flush().err();
+                    self.desk.broken.fetch_or(failure.is_some(), Ordering::Release);
+                }
                 if waiting.is_empty() {
                     self.desk.sleep_when_asked();
                 }
@@ -315,8 +326,11 @@ impl<W: Write> Recorder<'_, W> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        let rows = self.desk.recorded.load(Ordering::Relaxed);
         self.out.flush()?;
-        self.canary_out.as_mut().map_or(Ok(()), Write::flush)
+        self.canary_out.as_mut().map_or(Ok(()), Write::flush)?;
+        self.desk.in_file.store(rows, Ordering::Release);
+        Ok(())
     }
 
     fn give_back(&self, mut block: bench_engine::record::Block) {
@@ -396,6 +410,8 @@ impl<W: Write> Recorder<'_, W> {
         tally.out_of_order.fetch_add(u64::from(finished.out_of_order), Ordering::Relaxed);
         tally.failed.fetch_add(u64::from(row.outcome == Outcome::Failed), Ordering::Relaxed);
         tally.first.fetch_add(u64::from(row.trace_id < growth::FIRST), Ordering::Relaxed);
+        tally.afterwards.count(row, finished.lets_go_on);
+        self.desk.recorded.fetch_add(1, Ordering::Release);
         tally.rows.fetch_add(1, Ordering::Release);
     }
 

@@ -24,9 +24,6 @@ use std::time::Duration;
 /// Longest time for fetching the log of a mock on another host.
 const LOG_PATIENCE: Nanos = Nanos::from_secs(30);
 
-/// Longest time for one connection.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
-
 /// A server found, and how it is spoken to.
 pub(super) struct Server {
     pub(super) target: Target,
@@ -63,14 +60,15 @@ pub(super) fn find_server(
         voice.say(format!("proxy variable {name} is set and ignored: the server is spoken to directly"));
     }
     let mut target = Target::resolve(&url, words.address.as_deref(), &words.tls)?;
-    wait_for(&mut target, words.wait, stop, voice)?;
+    let connect = plan.limits.connect;
+    wait_for(&mut target, words.wait, connect, stop, voice)?;
     let key = words.key.read(|name| std::env::var(name).ok())?;
     let (send, note) = key_policy(&words.key, key.is_some() && mock.is_none(), target.way());
     note.into_iter().for_each(|note| voice.say(note));
     let key = key.filter(|_| send);
     let headers = words.headers.with_key(key.as_ref());
     let secret = secrets(key.as_deref(), &words.headers);
-    let mut identity = ask_when_ready(&target, &headers, secret.as_deref(), words.wait, stop)?;
+    let mut identity = ask_when_ready(&target, &headers, secret.as_deref(), words.wait, connect, stop)?;
     let model = match words.model.clone().or_else(|| identity.models.first().cloned()) {
         Some(model) => model,
         None => bail!(
@@ -82,11 +80,11 @@ pub(super) fn find_server(
     if !identity.models.is_empty() && !identity.models.contains(&model) {
         voice.say(format!("WARNING: --model {model:?} is not in /v1/models ({})", identity.models.join(", ")));
     }
-    let metrics = MetricsSource::find(&words.metrics, &target, &headers, secret.as_deref())?;
+    let metrics = MetricsSource::find(&words.metrics, &target, &headers, secret.as_deref(), connect)?;
     let first = metrics.as_ref().ok().and_then(MetricsSource::first);
-    identity.facts = facts::ask(&target, &headers, secret.as_deref(), &identity, &model, first);
+    identity.facts = facts::ask(&target, &headers, secret.as_deref(), &identity, &model, first, connect);
     identity.started(first, SystemClock.wall());
-    let route = Route::probe(&target, CONNECT_PATIENCE).ok();
+    let route = Route::probe(&target, connect).ok();
     Ok(Server { target, identity, model, headers, secret, mock, route, metrics })
 }
 
@@ -96,11 +94,12 @@ fn ask_when_ready(
     headers: &[(String, String)],
     secret: Option<&str>,
     patience: Nanos,
+    connect: Nanos,
     stop: &AtomicBool,
 ) -> anyhow::Result<Identity> {
     let until = SystemClock.now() + patience;
     loop {
-        let identity = identity::ask(target, headers, secret)?;
+        let identity = identity::ask(target, headers, secret, connect)?;
         if !identity.not_ready || SystemClock.now() >= until || stop.load(Ordering::Relaxed) {
             return Ok(identity);
         }
@@ -109,12 +108,18 @@ fn ask_when_ready(
 }
 
 /// Finds the addresses of the target that accept connections, waiting for them when asked to.
-fn wait_for(target: &mut Target, patience: Nanos, stop: &AtomicBool, voice: &Voice) -> anyhow::Result<()> {
+fn wait_for(
+    target: &mut Target,
+    patience: Nanos,
+    connect: Nanos,
+    stop: &AtomicBool,
+    voice: &Voice,
+) -> anyhow::Result<()> {
     let clock = SystemClock;
     let until = clock.now() + patience;
     let mut told = false;
     loop {
-        let words = match target.settle(|address| fetch::connect(address, CONNECT_PATIENCE).map(drop)) {
+        let words = match target.settle(|address| fetch::connect(address, connect).map(drop)) {
             Ok(()) => return Ok(()),
             Err(refused) => refused.to_string(),
         };

@@ -11,6 +11,8 @@ use super::recorder::{self, Recorder};
 use super::scraper::{self, Scraper};
 use super::supply::Supply;
 use super::{Voice, canary, health};
+use crate::analysis::definitions::load::is_used_up;
+use crate::analysis::definitions::wording;
 use crate::evidence::CANARY;
 use crate::interleave::{self, Sequence};
 use crate::live::Live;
@@ -36,7 +38,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -131,6 +133,11 @@ fn rounds(
                     scraper.into_iter().for_each(Scraper::before);
                 }
                 let row = campaign.window(place, &prompts[turn], &books[turn], scraper, &mut files[turn])?;
+                if books[turn].desk.broken.load(Ordering::Relaxed) {
+                    // the recorder says why. Its last rows may not be in their file, so the window gets no line: it is told
+                    // by those that are
+                    return Ok(false);
+                }
                 files[turn].window(&row)?;
                 if sequence.is_some() {
                     books[turn].desk.fall_asleep();
@@ -348,7 +355,7 @@ impl Campaign<'_> {
                 self.live.borrow_mut().open(opened);
                 // closes now, as far as anybody could say if the run were killed
                 let begun = self.window_row(place, opened, opened, 0, Counters::default(), &[], desk);
-                opening::write(self.arm.dir, &begun).context("the run directory cannot be written")?;
+                opening::write(self.arm.dir, &begun).with_context(|| not_written(self.arm.dir, opening::FILE))?;
                 scraper.into_iter().for_each(|s| s.opened(place.index, place.window, opened));
                 let clock = || SystemClock.now();
                 let mut injector = self.injector(place, opened);
@@ -521,9 +528,14 @@ impl Campaign<'_> {
         found.is_some()
     }
 
-    /// Every request that was due becomes a row.
+    /// Every request that was due becomes a row, and is in its file before the window's line promises it.
     fn wait_for_rows(&self, expected: u64, desk: &recorder::Desk) -> u64 {
-        while desk.tally.rows.load(Ordering::Acquire) < expected && !desk.broken.load(Ordering::Relaxed) {
+        let is_there = |n: &AtomicU64, wanted: u64| n.load(Ordering::Acquire) >= wanted;
+        while !is_there(&desk.tally.rows, expected) && !desk.broken.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let recorded = desk.recorded.load(Ordering::Acquire);
+        while !is_there(&desk.in_file, recorded) && !desk.broken.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(2));
         }
         desk.tally.rows.load(Ordering::Acquire)
@@ -615,11 +627,15 @@ impl Campaign<'_> {
             (row.closed - row.opened) as f64 / 1e9,
             if row.interrupted { ", INTERRUPTED" } else { "" },
         ));
-        if row.window == 0 && keep_alive_of(reports) == KeepAlive::Refused {
-            self.say(
-                "         the server closes each connection after a reply although it announces keep-alive: \
-                 every request gets a new one (flag reopened)",
-            );
+        let lasted_s = (row.closed - row.opened) as f64 / 1e9;
+        let asked_s = self.arm.plan.duration_s.unwrap_or(self.arm.plan.min_duration_s);
+        if !row.interrupted && is_used_up(row.load.model == LoadModel::Closed, row.rows, lasted_s, asked_s) {
+            self.say(format!("WARNING: {}", wording::used_up(row.rows, lasted_s, asked_s)));
+        }
+        let ended_here = keep_alive_of(reports) == KeepAlive::Refused;
+        let afterwards = desk.tally.afterwards.so_far().words(ended_here);
+        if let (0, Some(words)) = (row.window, afterwards) {
+            self.say(format!("         {words}"));
         }
         let c = &row.counters;
         for (n, words) in [
@@ -656,7 +672,8 @@ impl Campaign<'_> {
             workers.map(|(w, busy_ns)| (w.tid as u64, health::Pinned { core: w.core as u32, busy_ns })).collect();
         let rows = health::sample(t, &workers);
         self.live.borrow_mut().health(&rows);
-        rows.iter().try_for_each(|row| write_line(&mut files.health, row))
+        let told = || not_written(&files.dir, "health.jsonl");
+        rows.iter().try_for_each(|row| write_line(&mut files.health, row)).with_context(told)
     }
 }
 
@@ -679,8 +696,8 @@ struct Files {
 
 impl Files {
     fn window(&mut self, row: &WindowRow) -> anyhow::Result<()> {
-        write_line(&mut self.windows, row)?;
-        opening::remove(&self.dir).context("the run directory cannot be written")
+        write_line(&mut self.windows, row).with_context(|| not_written(&self.dir, "windows.jsonl"))?;
+        opening::remove(&self.dir).with_context(|| not_written(&self.dir, opening::FILE))
     }
 }
 
@@ -692,5 +709,9 @@ fn lead(requests: usize) -> Nanos {
 fn write_line(file: &mut File, row: &impl serde::Serialize) -> anyhow::Result<()> {
     let mut line = serde_json::to_string(row)?;
     line.push('\n');
-    file.write_all(line.as_bytes()).context("the run directory cannot be written")
+    Ok(file.write_all(line.as_bytes())?)
+}
+
+fn not_written(dir: &Path, name: &str) -> String {
+    format!("{} cannot be written", dir.join(name).display())
 }

@@ -20,9 +20,10 @@ pub use report::{DiscloseArgs, ReportArgs, ReportFormat};
 pub use run::{Arm, Connection, Form, InterleaveOrder, Profile, Proof, RunArgs, Stamps, Switch, TraceFormat};
 pub use shell::{CompletionsArgs, ManArgs};
 
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 use serde::{Deserialize, Deserializer, Serialize};
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -180,13 +181,72 @@ impl FromStr for Pair {
     }
 }
 
-/// A usage error without what was given to `--header`, which may be a secret.
-pub fn without_values(mut error: clap::Error) -> clap::Error {
-    let of_header = |value: &ContextValue| matches!(value, ContextValue::String(arg) if arg.starts_with("--header"));
-    if error.get(ContextKind::InvalidArg).is_some_and(of_header) {
+/// The command line, read: the program's name, then its words.
+///
+/// # Errors
+/// Wrong usage, in words, without what may be a secret.
+pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(with_negative_values(words)).map_err(without_values).map_err(of_numbers)
+}
+
+/// `--flag -1` as `--flag=-1`. Otherwise clap takes such a value for a flag, and says that there is none of this name: what
+/// is wrong is the value, and who reads the value says so. No flag of ours begins with a digit.
+fn with_negative_values(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let (mut all, mut flags_are_over) = (Vec::<OsString>::new(), false);
+    for word in words {
+        flags_are_over |= word == "--";
+        match all.last_mut() {
+            Some(flag) if !flags_are_over && is_negative(&word) && is_flag(flag) => {
+                flag.push("=");
+                flag.push(word);
+            }
+            _ => all.push(word),
+        }
+    }
+    all
+}
+
+/// `-1`, `-0.5s`, `-inf`.
+fn is_negative(word: &OsStr) -> bool {
+    let bare = word.as_encoded_bytes().strip_prefix(b"-").unwrap_or_default();
+    bare.first().is_some_and(|b| b.is_ascii_digit() || *b == b'.') || bare.starts_with(b"inf") || bare == b"nan"
+}
+
+/// `--flag` without a value in it.
+fn is_flag(word: &OsStr) -> bool {
+    let bytes = word.as_encoded_bytes();
+    bytes.len() > 2 && bytes.starts_with(b"--") && !bytes.contains(&b'=')
+}
+
+/// A usage error without what was given to flags whose value may be a secret.
+fn without_values(mut error: clap::Error) -> clap::Error {
+    let is_secret = |value: &ContextValue| match value {
+        ContextValue::String(arg) => ["--header", "--api-key"].iter().any(|flag| arg.starts_with(flag)),
+        _ => false,
+    };
+    if error.get(ContextKind::InvalidArg).is_some_and(is_secret) {
         error.insert(ContextKind::InvalidValue, ContextValue::String("[not shown]".to_owned()));
     }
     error
+}
+
+/// Why a value is no number, as the standard library says it and as people do.
+const NO_NUMBER: [(&str, &str); 3] = [
+    ("invalid digit found in string", "it must be a whole number, 0 or more"),
+    ("invalid float literal", "it must be a number"),
+    ("cannot parse integer from empty string", "it must be a whole number, 0 or more"),
+];
+
+/// An error about a value that is no number, in words for people.
+fn of_numbers(error: clap::Error) -> clap::Error {
+    let told = error.to_string();
+    match NO_NUMBER.iter().find(|(said, _)| error.kind() == ErrorKind::ValueValidation && told.contains(said)) {
+        Some((said, words)) => {
+            let told = told.replace(said, words);
+            clap::Error::raw(ErrorKind::ValueValidation, told.strip_prefix("error: ").unwrap_or(&told))
+        }
+        None => error,
+    }
 }
 
 impl TryFrom<String> for Pair {
@@ -251,6 +311,9 @@ pub struct ProbeArgs {
     /// JSON object whose fields join or replace those of the request body
     #[arg(long, value_name = "JSON")]
     pub extra_body: Option<String>,
+    /// Limit of each connect, TLS handshake included
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    pub connect_timeout: f64,
     /// How the client is built [default: uring; where this host refuses io_uring, epoll, with a warning]
     #[arg(long, value_enum)]
     pub arm: Option<Arm>,
@@ -309,12 +372,51 @@ mod tests {
     fn the_value_of_a_header_is_in_no_error() {
         for command in ["run", "probe"] {
             let words = ["tarebench", command, "--base-url", "http://x", "--header", "X-Key: hidden-value"];
-            let error = without_values(Cli::try_parse_from(words).expect_err("no ="));
-            let told = error.to_string();
+            let told = parse(words.map(OsString::from)).expect_err("no =").to_string();
             assert!(told.contains("--header") && told.contains("NAME=VALUE") && !told.contains("hidden"), "{told}");
         }
-        let error = Cli::try_parse_from(["tarebench", "run", "--windows", "many"]).expect_err("no number");
-        assert!(without_values(error).to_string().contains("many"), "other values are repeated");
+        assert!(told(&["--windows", "many"]).contains("many"), "other values are repeated");
+    }
+
+    /// Of `run` without any other flag.
+    fn told(words: &[&str]) -> String {
+        let words = ["tarebench", "run"].iter().chain(words).map(OsString::from);
+        parse(words).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn a_negative_value_is_a_value_of_its_flag() {
+        // of every flag of every command: whoever reads the value has to say what is wrong with it
+        for command in Cli::command().get_subcommands() {
+            let flags = command.get_arguments().filter(|arg| arg.get_action().takes_values());
+            for flag in flags.filter_map(|arg| arg.get_long()) {
+                for value in ["-1", "-2s", "-.5", "-inf", "-1,2"] {
+                    let words = ["tarebench", command.get_name(), &format!("--{flag}"), value].map(OsString::from);
+                    let Err(error) = parse(words) else { continue };
+                    let told = error.to_string();
+                    assert_ne!(
+                        error.kind(),
+                        ErrorKind::UnknownArgument,
+                        "{} --{flag} {value}: {told}",
+                        command.get_name()
+                    );
+                }
+            }
+        }
+        let count = told(&["--num-prompts", "-1"]);
+        assert!(
+            count.starts_with("error: invalid value '-1' for '--num-prompts <N>': it must be a whole number, 0"),
+            "{count}"
+        );
+        assert!(count.contains("--help") && !count.contains("digit"), "{count}");
+        let list = told(&["--cores", "0,-1"]);
+        assert!(list.contains("\"-1\": it must be a whole number"), "{list}");
+        assert!(told(&["--quiet", "-1"]).contains("unexpected value '-1' for '--quiet'"));
+        // what is none is left alone
+        assert!(told(&["-1"]).contains("unexpected argument '-1'"));
+        assert!(told(&["--seed", "--quiet"]).contains("a value is required for '--seed <N>'"));
+        let kept = with_negative_values(["x", "--", "--seed", "-1", "a", "-1"].map(OsString::from));
+        assert_eq!(kept, ["x", "--", "--seed", "-1", "a", "-1"]);
     }
 
     #[test]

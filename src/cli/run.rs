@@ -477,7 +477,8 @@ run_args! {
     /// Limit between bytes of a reply, and before its first [default: 1200]
     #[arg(long, value_name = "SECONDS", help_heading = "Protocol")]
     stall_timeout: Option<f64>,
-    /// Limit of a connect, TLS handshake included [default: 10]
+    /// Limit of a connect, TLS handshake included; also of those before the load, by which the server is found and asked what
+    /// it is (readings of its counters beside the load: at most 2) [default: 10]
     #[arg(long, value_name = "SECONDS", help_heading = "Protocol")]
     connect_timeout: Option<f64>,
     /// Share of failed requests above which a window is invalid [default: 0.01]

@@ -1,6 +1,6 @@
 //! `tarebench calibrate`.
 
-use crate::commands::console::{stop_on_signals, tell, usage};
+use crate::commands::console::{complain, stop_on_signals, tell, tell_failure, usage};
 use crate::{FAILED, INTERRUPTED, INVALID};
 use std::sync::atomic::Ordering;
 use tarebench::calibrate;
@@ -12,6 +12,7 @@ use tarebench::calibrations::store::{self, Found};
 use tarebench::campaign::{self, Voice};
 use tarebench::cli::CalibrateArgs;
 use tarebench::report;
+use tarebench::rundir::kind::Kind;
 
 /// Weighs this host, or shows, tries or applies what was weighed; the exit status.
 pub fn calibrate(args: &CalibrateArgs) -> anyhow::Result<u8> {
@@ -41,7 +42,7 @@ pub fn calibrate(args: &CalibrateArgs) -> anyhow::Result<u8> {
             Ok(Some(tried)) => tried,
             Ok(None) => return Ok(INTERRUPTED),
             Err(error) if stop.load(Ordering::Relaxed) => {
-                eprintln!("error: {error:#}");
+                tell_failure(&error);
                 return Ok(INTERRUPTED);
             }
             Err(error) => return Err(error),
@@ -58,7 +59,7 @@ pub fn calibrate(args: &CalibrateArgs) -> anyhow::Result<u8> {
     }
     let made = match calibrate::calibrate(args, &stop, &voice) {
         Err(error) if stop.load(Ordering::Relaxed) => {
-            eprintln!("error: {error:#}");
+            tell_failure(&error);
             return Ok(INTERRUPTED);
         }
         made => made?,
@@ -88,8 +89,8 @@ fn stored(args: &CalibrateArgs, store: &std::path::Path, id: &str) -> anyhow::Re
         }
         Found::Near(found, differences, unreadable) => {
             say_unreadable(&unreadable);
-            eprintln!("WARNING: no calibration fits this host and these flags; the nearest differs in");
-            differences.iter().for_each(|words| eprintln!("         {words}"));
+            complain("WARNING: no calibration fits this host and these flags; the nearest differs in");
+            differences.iter().for_each(|words| complain(format!("         {words}")));
             Ok(*found)
         }
         Found::Nothing(words) => {
@@ -100,14 +101,15 @@ fn stored(args: &CalibrateArgs, store: &std::path::Path, id: &str) -> anyhow::Re
 
 fn say_unreadable(words: &[String]) {
     if !words.is_empty() {
-        eprintln!("WARNING: of the calibrations that are kept some cannot be read: {}", words.join("; "));
+        complain(format!("WARNING: of the calibrations that are kept some cannot be read: {}", words.join("; ")));
     }
 }
 
 /// Holds a run against the calibration that it names.
 fn check_run(args: &CalibrateArgs, dir: &std::path::Path) -> anyhow::Result<u8> {
+    Kind::must_be_a_run(dir)?;
     let checked = check::of_directory(dir).map_err(anyhow::Error::msg)?;
-    checked.warnings().iter().for_each(|words| eprintln!("{words}"));
+    checked.warnings().iter().for_each(complain);
     tell(&if args.json { checked.json().to_string() + "\n" } else { checked.words() });
     Ok(if checked.is_inside() { 0 } else { INVALID })
 }

@@ -5,10 +5,42 @@ use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Says something to people, on standard error. Whoever read it may be gone: that is no reason to end.
+pub fn complain(words: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "{words}");
+}
+
+/// Says why a command could not be carried out: each cause once, also where one repeats the next in its own words.
+pub fn tell_failure(error: &anyhow::Error) {
+    complain(format!("error: {}", causes(error)));
+}
+
+fn causes(error: &anyhow::Error) -> String {
+    let mut told = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if told.is_empty() {
+            told = cause;
+        } else if !told.ends_with(&cause) {
+            told = format!("{told}: {cause}");
+        }
+    }
+    told
+}
+
 /// Says what was wrong with the command line; the exit status for it.
 pub fn usage(words: impl std::fmt::Display) -> u8 {
-    eprintln!("error: {words}");
+    complain(format!("error: {words}"));
     USAGE
+}
+
+/// A file that may grow no further (`ulimit -f`) makes its write fail, which is told like a full disk; by default the
+/// kernel ends the process instead (signal(7), SIGXFSZ). A handler, since no child inherits one: commands of --at keep the
+/// default. Of SIGPIPE the standard library sees to the same.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn outlive_full_files() -> std::io::Result<()> {
+    signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default()).map(drop)
 }
 
 /// Becomes true at the first interrupt, termination or hang-up. A further interrupt ends the process at once; a further
@@ -66,13 +98,25 @@ pub fn tell(text: &str) {
         && error.kind() != std::io::ErrorKind::BrokenPipe
     {
         OUTPUT_LOST.store(true, Ordering::Relaxed);
-        eprintln!("error: standard output cannot be written: {error}");
+        complain(format!("error: standard output cannot be written: {error}"));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("x.jsonl: {source}")]
+        struct Told {
+            source: std::io::Error,
+        }
+        let source = || std::io::Error::other("no room");
+        assert_eq!(causes(&anyhow::Error::new(Told { source: source() }).context("ended")), "ended: x.jsonl: no room");
+        assert_eq!(causes(&anyhow::Error::new(source()).context("ended")), "ended: no room");
+    }
 
     #[test]
     fn colours_are_for_terminals_and_those_who_ask() {

@@ -1,8 +1,9 @@
 //! `tarebench decode`.
 
 use crate::USAGE;
+use crate::commands::console::complain;
 use anyhow::Context;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use tarebench::cli::DecodeArgs;
 use tarebench::decode;
 
@@ -30,11 +31,15 @@ pub fn decode(args: &DecodeArgs) -> anyhow::Result<u8> {
                     true => serde_json::to_value(&decoded.row)?,
                     false => decode::figures(&case.id, &case.request, &decoded),
                 };
-                writeln!(out, "{value}")?;
+                match writeln!(out, "{value}") {
+                    // whoever read it has seen enough
+                    Err(error) if error.kind() == ErrorKind::BrokenPipe => break,
+                    written => written.context("standard output cannot be written")?,
+                }
             }
             Err(words) => {
                 malformed = true;
-                eprintln!("{}:{}: {words}", args.file.display(), number + 1);
+                complain(format!("{}:{}: {words}", args.file.display(), number + 1));
             }
         }
     }

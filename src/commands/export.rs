@@ -6,17 +6,19 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
-use crate::commands::console::{tell, usage};
+use crate::commands::console::{complain, tell, usage};
 use anyhow::{Context, bail};
 use tarebench::cli::export::{ExportArgs, ExportFormat};
 use tarebench::export::measured::{Campaign, each_window, windows};
 use tarebench::export::{Exported, exporter, marks, terms};
 use tarebench::reading::printable;
+use tarebench::rundir::kind::Kind;
 use tarebench::rundir::window::WindowRow;
 use tempfile::NamedTempFile;
 
 /// Writes the files; the exit status.
 pub fn export(args: &ExportArgs) -> anyhow::Result<u8> {
+    Kind::must_be_a_run(&args.dir)?;
     let there = windows(&args.dir)?;
     if let Err(words) = check_choice(args, &there) {
         return Ok(usage(words));
@@ -87,7 +89,7 @@ fn warn<'a>(of: &Campaign, windows: impl Iterator<Item = &'a WindowRow>) {
         }
     }
     for (reason, places) in reasons {
-        eprintln!("warning: load point/window {}: {}", places.join(", "), printable(&reason, None));
+        complain(format!("warning: load point/window {}: {}", places.join(", "), printable(&reason, None)));
     }
 }
 

@@ -1,7 +1,7 @@
 //! `tarebench import`.
 
 use crate::FAILED;
-use crate::commands::console::tell;
+use crate::commands::console::{complain, tell};
 use tarebench::cli::ImportArgs;
 use tarebench::import::{self, Imported};
 use tarebench::report;
@@ -21,7 +21,7 @@ pub fn import(args: &ImportArgs) -> anyhow::Result<u8> {
             Ok(imported) => tell(&report::import::render(&imported)),
             // the other files can be read all the same
             Err(error) => {
-                eprintln!("error: {error}");
+                complain(format!("error: {error}"));
                 status = FAILED;
             }
         }

@@ -1,7 +1,7 @@
 //! `tarebench ledger`.
 
 use crate::FAILED;
-use crate::commands::console::tell;
+use crate::commands::console::{complain, tell};
 use anyhow::Context;
 use tarebench::cli::LedgerArgs;
 use tarebench::disclosure::ledger::book::Book;
@@ -29,7 +29,7 @@ pub fn ledger(args: &LedgerArgs) -> anyhow::Result<u8> {
     Ok(match first {
         None => 0,
         Some(first) => {
-            eprintln!("error: {}: {first}", path.display());
+            complain(format!("error: {}: {first}", path.display()));
             FAILED
         }
     })

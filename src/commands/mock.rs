@@ -1,11 +1,13 @@
 //! `tarebench mock`.
 
+use crate::commands::console::complain;
 use anyhow::Context;
 use bench_engine::units::Nanos;
 use calibration::mock::{Mock, MockConfig, UsageMode};
 use std::io::Write;
 use tarebench::campaign::mock_child;
 use tarebench::cli::{MockArgs, MockUsage};
+use tarebench::target::secret::NoKey;
 
 /// Serves until it is told to stop; the exit status.
 pub fn mock(args: MockArgs) -> anyhow::Result<u8> {
@@ -55,11 +57,11 @@ pub fn mock(args: MockArgs) -> anyhow::Result<u8> {
         },
         api_key: match args.api_key_env {
             None => None,
-            Some(name) => Some(std::env::var(&name).with_context(|| format!("--api-key-env {name}: not set"))?),
+            Some(name) => Some(std::env::var(&name).map_err(|_| NoKey::Unset)?),
         },
     };
     let mock = Mock::bind(config)?;
-    mock.notes().iter().for_each(|note| eprintln!("mock: {note}"));
+    mock.notes().iter().for_each(|note| complain(format!("mock: {note}")));
     let mut said = format!("{}{}\n", mock_child::LISTENING, mock.local_addr());
     if let Some(addr) = mock.truth_addr() {
         said += &format!("mock: truth at http://{addr}/truth\n");
@@ -69,9 +71,9 @@ pub fn mock(args: MockArgs) -> anyhow::Result<u8> {
     std::io::stdout().flush()?;
     let summary = mock.run()?;
     if !args.until_stdin_closes {
-        eprintln!("mock: {}", serde_json::to_string(&summary)?);
+        complain(format!("mock: {}", serde_json::to_string(&summary)?));
         if let Some(reason) = &summary.unfit_reason {
-            eprintln!("mock: not fit: {reason}");
+            complain(format!("mock: not fit: {reason}"));
         }
     }
     Ok(0)

@@ -1,13 +1,13 @@
 //! `tarebench probe`.
 
 use crate::INVALID;
-use crate::commands::console::{tell, usage};
+use crate::commands::console::{complain, tell, usage};
 use anyhow::Context;
 use bench_engine::clock::SystemClock;
 use bench_engine::io::capabilities::{capabilities, choose};
 use bench_engine::timers::Limits;
+use bench_engine::units::Nanos;
 use bench_engine::wire::request::RequestTemplate;
-use std::time::Duration;
 use tarebench::campaign;
 use tarebench::cli::ProbeArgs;
 use tarebench::plan::MetricsWords;
@@ -35,8 +35,15 @@ pub fn probe(args: &ProbeArgs) -> anyhow::Result<u8> {
     if tls.insecure && tls.ca_file.is_some() {
         return Ok(usage("--insecure and --ca-file do not go together: leave one out"));
     }
+    let connect = match Nanos::from_secs_f64(args.connect_timeout).filter(|span| *span > Nanos::ZERO) {
+        Some(connect) => connect,
+        None => {
+            let got = args.connect_timeout;
+            return Ok(usage(format!("--connect-timeout must be a number of seconds above 0, not {got}")));
+        }
+    };
     let mut target = Target::resolve(&args.base_url, args.address.as_deref(), &tls)?;
-    target.settle(|address| fetch::connect(address, Duration::from_secs(5)).map(drop))?;
+    target.settle(|address| fetch::connect(address, connect).map(drop))?;
     let source = KeySource::of(args.api_key_env.as_deref(), args.api_key_file.as_deref());
     if args.api_key_env.is_some() && args.api_key_file.is_some() {
         return Ok(usage("--api-key-file and --api-key-env do not go together: a request has one key"));
@@ -46,23 +53,23 @@ pub fn probe(args: &ProbeArgs) -> anyhow::Result<u8> {
         Err(no_key) => return Ok(usage(no_key.to_string())),
     };
     let (send, note) = key_policy(&source, key.is_some(), target.way());
-    note.into_iter().for_each(|note| eprintln!("{note}"));
+    note.into_iter().for_each(complain);
     let key = key.filter(|_| send);
     let own = Headers::new(args.header.iter().map(|p| (p.0.clone(), p.1.clone())).collect());
     let headers = own.with_key(key.as_ref());
     let secret = secrets(key.as_deref(), &own);
-    let mut identity = identity::ask(&target, &headers, secret.as_deref())?;
+    let mut identity = identity::ask(&target, &headers, secret.as_deref(), connect)?;
     let Some(model) = args.model.clone().or_else(|| identity.models.first().cloned()) else {
         anyhow::bail!(
             "no model: /v1/models told none ({}); name one with --model",
             identity.models_error.unwrap_or_default()
         );
     };
-    let metrics = MetricsSource::find(&MetricsWords::BesideLoad, &target, &headers, secret.as_deref())?;
+    let metrics = MetricsSource::find(&MetricsWords::BesideLoad, &target, &headers, secret.as_deref(), connect)?;
     let first = metrics.as_ref().ok().and_then(MetricsSource::first);
-    identity.facts = facts::ask(&target, &headers, secret.as_deref(), &identity, &model, first);
+    identity.facts = facts::ask(&target, &headers, secret.as_deref(), &identity, &model, first, connect);
     identity.started(first, SystemClock.wall());
-    let route = Route::probe(&target, Duration::from_secs(5)).ok();
+    let route = Route::probe(&target, connect).ok();
     let body = BodyTemplate {
         api: Api::of_endpoint(&args.endpoint),
         model: model.clone(),
@@ -84,12 +91,12 @@ pub fn probe(args: &ProbeArgs) -> anyhow::Result<u8> {
         request: template.with_json(&body.body(&Prompt::Text(args.prompt.clone()), args.max_tokens)),
         streamed: body.stream,
         output_tokens: args.max_tokens,
-        limits: Limits::default(),
+        limits: Limits { connect, ..Limits::default() },
         secret,
     };
     let choice = choose(args.arm.map(Into::into)).context(campaign::NO_SUCH_ARM)?;
     if let Some(refused) = &choice.refused {
-        eprintln!("{}", campaign::fallen_back(refused));
+        complain(campaign::fallen_back(refused));
     }
     let row = one.send(&capabilities(choice.driver)?)?;
     let mut text = String::new();

@@ -2,7 +2,7 @@
 
 use crate::FAILED;
 use crate::commands::campaign_report::{Depth, on_terminal};
-use crate::commands::console::{color, tell, usage};
+use crate::commands::console::{color, complain, tell, usage};
 use anyhow::Context;
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -12,6 +12,7 @@ use tarebench::disclosure::directory::Disclosed;
 use tarebench::evidence::{self, Evidence};
 use tarebench::report::side_by_side::{self, Campaign};
 use tarebench::report::{self, terminal};
+use tarebench::rundir::kind::Kind;
 use tarebench::saturate;
 use tarebench::saturate::document::Document;
 
@@ -37,9 +38,10 @@ fn format(args: &ReportArgs) -> ReportFormat {
 }
 
 fn of_one(args: &ReportArgs, dir: &Path) -> anyhow::Result<u8> {
+    Kind::must_be_a_run(dir)?;
     let (run, disclosed) = Disclosed::of_directory(dir)?;
     if let Some(refusal) = disclosed.boxes.refusal() {
-        eprintln!("error: {refusal}");
+        complain(format!("error: {refusal}"));
         return Ok(FAILED);
     }
     let text = match format(args) {
@@ -74,6 +76,7 @@ fn of_several(args: &ReportArgs) -> anyhow::Result<u8> {
         return Ok(usage("a page is of one run: print several with --format markdown, or one page each"));
     }
     let mut campaigns = Vec::new();
+    args.dirs.iter().try_for_each(|dir| Kind::must_be_a_run(dir))?;
     for dir in &args.dirs {
         let (run, disclosed) = Disclosed::of_directory(dir).with_context(|| dir.display().to_string())?;
         campaigns.push(Campaign { dir: dir.display().to_string(), run, plan: disclosed.plan, boxes: disclosed.boxes });
@@ -113,6 +116,7 @@ fn put(args: &ReportArgs, text: &str) -> anyhow::Result<u8> {
 
 /// The fifteen boxes of a run; the exit status.
 pub fn disclose(args: &DiscloseArgs) -> anyhow::Result<u8> {
+    Kind::must_be_a_run(&args.dir)?;
     let (run, disclosed) = Disclosed::of_directory(&args.dir)?;
     tell(&match args.json {
         true => disclosed.boxes.to_json()?,

@@ -2,7 +2,7 @@
 
 use crate::commands::campaign_report::{Depth, on_terminal};
 use crate::commands::config_file;
-use crate::commands::console::{color, stop_on_signals, tell, usage};
+use crate::commands::console::{color, stop_on_signals, tell, tell_failure, usage};
 use crate::{INTERRUPTED, INVALID};
 use std::sync::atomic::Ordering;
 use tarebench::campaign::{self, Ended, Voice};
@@ -28,7 +28,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<u8> {
     };
     match ended {
         Err(error) if stop.load(Ordering::Relaxed) => {
-            eprintln!("error: {error:#}");
+            tell_failure(&error);
             Ok(INTERRUPTED)
         }
         Err(error) => Err(error),

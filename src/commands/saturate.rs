@@ -1,7 +1,7 @@
 //! `tarebench saturate`.
 
 use crate::commands::config_file;
-use crate::commands::console::{stop_on_signals, tell, usage};
+use crate::commands::console::{stop_on_signals, tell, tell_failure, usage};
 use crate::{INTERRUPTED, INVALID};
 use std::io::IsTerminal;
 use std::sync::atomic::Ordering;
@@ -25,7 +25,7 @@ pub fn saturate(args: SaturateArgs) -> anyhow::Result<u8> {
     let voice = Voice { quiet: args.run.quiet };
     let made = match tarebench::saturate::saturate(settings, &args.run, &stop, &voice, &environment) {
         Err(error) if stop.load(Ordering::Relaxed) => {
-            eprintln!("error: {error:#}");
+            tell_failure(&error);
             return Ok(INTERRUPTED);
         }
         made => made?,

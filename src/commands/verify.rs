@@ -5,6 +5,7 @@ use crate::commands::console::tell;
 use serde_json::{Value, json};
 use tarebench::cli::VerifyArgs;
 use tarebench::evidence;
+use tarebench::rundir::kind::Kind;
 use tarebench::saturate;
 use tarebench::verify::{self, Verified};
 
@@ -13,7 +14,9 @@ pub fn verify(args: &VerifyArgs) -> u8 {
     if saturate::is_search(&args.dir) {
         return of_search(args);
     }
-    let found = verify::verify(&args.dir).map_err(|difference| difference.to_string()).and_then(|verified| {
+    let there = Kind::must_be_a_run(&args.dir).map_err(|none| none.to_string());
+    let verified = there.and_then(|()| verify::verify(&args.dir).map_err(|difference| difference.to_string()));
+    let found = verified.and_then(|verified| {
         let comparisons = evidence::verify(&args.dir, verified.published);
         comparisons
             .map(|comparisons| Verified { comparisons, ..verified })

@@ -19,6 +19,7 @@ use crate::injection::Injection;
 use crate::interleave::Sequence;
 use crate::load_point::{Cell, Extent};
 use crate::shard::Shard;
+use crate::target::address::AddressError;
 use crate::target::openai::{Api, TokenProof};
 use crate::target::secret::NoKey;
 use crate::target::tls::Planned;
@@ -39,7 +40,7 @@ use sessions::Asked;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use target::{extra_body, has_user_info, headers, key, planned_tls, removed_headers, tls};
+use target::{addresses, extra_body, has_user_info, headers, key, planned_tls, removed_headers, tls};
 use thiserror::Error;
 use work::{tokenizer, workload};
 
@@ -326,6 +327,9 @@ pub enum BadPlan {
     /// `--api-key-env`, `--api-key-file`.
     #[error(transparent)]
     NoKey(#[from] NoKey),
+    /// A URL, `--address`, or a file of TLS.
+    #[error(transparent)]
+    Address(#[from] AddressError),
 }
 
 fn range(flag: &'static str, range: &'static str, got: impl ToString) -> BadPlan {
@@ -450,6 +454,7 @@ impl Plan {
         let key = key(args, &environment)?;
         let injections = injection::injections(args, &cells, duration, &environment)?;
         let tls = tls(args)?;
+        addresses(args, &tls)?;
         let plan = Plan {
             name: args.name.clone().unwrap_or_else(|| "campaign".to_owned()),
             base_url: args.base_url.clone().unwrap_or_else(|| "mock".to_owned()),
@@ -772,9 +777,59 @@ mod tests {
         let with_password = words(|a| a.base_url = Some("http://me:hidden@host/v1".to_owned()));
         assert!(with_password.starts_with("--base-url") && !with_password.contains("hidden"), "{with_password}");
         assert!(plan(|a| a.base_url = Some("http://host/a@b".to_owned())).is_ok());
-        assert!(words(|a| a.api_key_env = Some("NOPE".to_owned())).contains("not set"));
+        assert!(words(|a| a.api_key_env = Some("NOPE".to_owned())).contains("no variable of the name"));
         assert!(words(|a| a.workload = Some("sharegtp".to_owned())).contains("seed-mix"));
         assert!(words(|a| a.endpoint = Some("v1".to_owned())).starts_with("--endpoint"));
+    }
+
+    #[test]
+    fn negative_values_are_refused_in_words_about_the_value() {
+        let rate = ["--request-rate", "5"];
+        for (flag, value, with) in [
+            ("--request-rate", "-1", &[][..]),
+            ("--request-rate", "5,-1", &[]),
+            ("--burstiness", "-1", &rate),
+            ("--session-rate", "-1", &["--sessions", "2"]),
+            ("--think-time", "-2s", &["--sessions", "2"]),
+            ("--turn-every", "-2s", &["--sessions", "2"]),
+            ("--tool-time", "-2s", &["--chain", "2"]),
+            ("--sessions", "-2", &[]),
+            ("--chain", "-2", &[]),
+            ("--stages", "-5s@2", &[]),
+            ("--arrivals", "-5", &[]),
+            ("--shard", "-1/2", &rate),
+            ("--length-scale", "-1", &[]),
+            ("--random-range-ratio", "-0.5", &["--workload", "random"]),
+            ("--temperature", "-1", &[]),
+            ("--top-p", "-.5", &[]),
+            ("--gap-between-windows", "-1", &[]),
+            ("--gap-between-cells", "-1", &[]),
+            ("--min-duration", "-5", &[]),
+            ("--duration", "-5s", &[]),
+            ("--timeout", "-1", &[]),
+            ("--stall-timeout", "-1", &[]),
+            ("--connect-timeout", "-1", &[]),
+            ("--max-failed", "-0.1", &[]),
+            ("--at-timeout", "-1", &["--at", "1s=true"]),
+            ("--at", "-1s=true", &[]),
+            ("--wait", "-1", &[]),
+            ("--connection", "-1", &[]),
+            ("--raw-file-size", "-1", &[]),
+            ("--token-ids", "-1..5", &["--endpoint", "/v1/completions", "--prompt-form", "ids"]),
+        ] {
+            let words = [&["tarebench", "run"], with, &[flag, value]].concat();
+            let told = match crate::cli::parse(words.iter().map(std::ffi::OsString::from)) {
+                Err(error) => error.to_string(),
+                Ok(crate::cli::Cli { command: crate::cli::Command::Run(args) }) => {
+                    Plan::from_args(&args, |_| None).expect_err(flag).to_string()
+                }
+                Ok(other) => panic!("{other:?}"),
+            };
+            let part = value.rsplit(',').next().unwrap_or(value).trim_end_matches("=true");
+            let shown = part.trim_start_matches("-.");
+            assert!(told.contains(flag) && told.contains(shown), "{flag} {value}: {told}");
+            assert!(!told.contains("unexpected argument"), "{flag} {value}: {told}");
+        }
     }
 
     fn open(plan: &Plan) -> &crate::load_point::OpenLoop {

@@ -2,6 +2,7 @@
 
 use super::{BadPlan, range};
 use crate::cli::RunArgs;
+use crate::target::address;
 use crate::target::secret::{Headers, KeySource};
 use crate::target::tls::{Planned, TlsWords};
 use bench_engine::units::Nanos;
@@ -94,6 +95,21 @@ pub(super) fn tls(args: &RunArgs) -> Result<TlsWords, BadPlan> {
         return Err(BadPlan::Together { flag: "--insecure", other: "--ca-file", why });
     }
     Ok(TlsWords { ca_file: args.ca_file.clone(), client, insecure: args.insecure, resume: args.tls_resume })
+}
+
+/// Whether the URLs and `--address` can lead anywhere, as far as that is known before anybody is asked.
+pub(super) fn addresses(args: &RunArgs, tls: &TlsWords) -> Result<(), BadPlan> {
+    let pin = args.address.as_deref();
+    if pin.is_some() && args.base_url.is_none() {
+        return Err(BadPlan::Alone { flag: "--address", other: "--base-url" });
+    }
+    for (flag, url, pin) in [("--base-url", &args.base_url, pin), ("--interleave", &args.interleave, None)] {
+        url.as_deref().map(|url| address::check(flag, url, pin, tls)).transpose()?;
+    }
+    match MetricsWords::of(args.metrics_url.as_deref()) {
+        MetricsWords::At(url) => Ok(address::check("--metrics-url", &url, None, &tls.to_others())?),
+        MetricsWords::BesideLoad | MetricsWords::Nowhere => Ok(()),
+    }
 }
 
 /// TLS of the load, when it has any.

@@ -3,9 +3,11 @@
 
 pub mod content;
 pub mod outcome;
+pub mod redaction;
 pub mod turns;
 
 pub use outcome::FailureClass;
+pub use redaction::without;
 
 use crate::rundir::row::{Chunk, LeftOut, Outcome, Phase, Row, RowError, Stamp, StampSource, TokensSource};
 use bench_engine::clock::ClockMap;
@@ -335,7 +337,7 @@ impl Reading {
         let outcome = self.outcome(finished, asked, place.secret);
         let row = self.row(finished, asked, outcome, &mut on_axis);
         let (text, left_out) = (self.texts.remove(&0).unwrap_or_default(), self.left_out());
-        FinishedRow { row, out_of_order: on_axis.out_of_order, text, left_out }
+        FinishedRow { row, out_of_order: on_axis.out_of_order, text, left_out, lets_go_on: self.lets_go_on() }
     }
 
     /// What the reply held beside the answer text of choice 0.
@@ -425,6 +427,12 @@ impl Reading {
                 (Outcome::Failed, Some(RowError { class: class.to_string(), text: printable(&words, secret) }))
             }
         }
+    }
+
+    /// What the final head announced of its connection (RFC 9112, 9.3); None: there was none, or it is not readable.
+    fn lets_go_on(&self) -> Option<bool> {
+        let (_, head) = head::parse_whole(self.heads.last()?.trim_ascii_start()).ok()??;
+        (head.status >= 200).then_some(head.keep_alive)
     }
 
     /// The final head announced a JSON document, even if nothing of it came.
@@ -572,18 +580,14 @@ pub struct FinishedRow {
     pub text: String,
     /// What choice 0 held beside it.
     pub left_out: Vec<LeftOut>,
+    /// Whether its reply announced that the connection can carry another; None: there was no reply.
+    pub lets_go_on: Option<bool>,
 }
 
 /// Token events that share a read with another one.
 fn coalesced(chunks: &[RawChunk]) -> u32 {
     let groups = chunks.chunk_by(|a, b| a.stamp.read.read_no == b.stamp.read.read_no);
     groups.filter(|g| g.len() > 1).map(|g| g.len() as u32).sum()
-}
-
-/// `text` with the secrets, one a line, taken out.
-pub fn without(text: &str, secrets: Option<&str>) -> String {
-    let lines = secrets.unwrap_or_default().lines().filter(|s| !s.is_empty());
-    lines.fold(text.to_owned(), |text, secret| text.replace(secret, "[key]"))
 }
 
 /// A document of JSON without the secrets. They are sought in its strings and names as they are read: in its text they may

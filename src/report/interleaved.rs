@@ -16,6 +16,10 @@ pub fn render(arms: [&RunJson; 2], dirs: [&Path; 2]) -> String {
     for (name, run) in ["a", "b"].iter().zip(arms) {
         let url = run.environment["base_url"].as_str().unwrap_or("?");
         folded(&format!("arm {name}    {url}")).iter().for_each(|line| text.push_str(&format!("{line}\n")));
+        if !run.labels.is_empty() {
+            let labels = format!("         {}", run.labels.join(" | "));
+            folded(&labels).iter().for_each(|line| text.push_str(&format!("{line}\n")));
+        }
         for verdict in &run.verdicts {
             let place =
                 verdict.cell.zip(verdict.window).map_or_else(String::new, |(c, w)| format!("load {c}, window {w}: "));
@@ -63,4 +67,24 @@ fn row(name: &str, window: &Window) -> String {
     let figures = SHOWN.map(|(metric, p)| format!("{:>17}", percentile(of(metric), p))).concat();
     let counts = format!("{}/{}", window.requests.ok, window.requests.kept);
     format!("{name} {:>4} {counts:>9}  {column:<6}{figures}\n", window.window)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::specimen::Specimen;
+    use crate::analysis::summary::summarise;
+
+    #[test]
+    fn what_stands_in_the_titles_of_the_arms_stands_here() {
+        let dir = tempfile::tempdir().unwrap();
+        Specimen::campaign().write(dir.path());
+        let (mut a, mut b) = (summarise(dir.path()).unwrap(), summarise(dir.path()).unwrap());
+        a.labels.clear();
+        b.labels = vec!["SERVER NOT VERIFIED".into(), "INTERRUPTED\u{1b}[2J".into()];
+        let text = render([&a, &b], [Path::new("runs/x/a"), Path::new("runs/x/b")]);
+        let (of_a, of_b) = text.split_once("arm b").unwrap();
+        assert!(of_b.contains("\n         SERVER NOT VERIFIED | INTERRUPTED"), "{text}");
+        assert!(!of_a.contains("SERVER NOT VERIFIED") && !text.contains('\u{1b}'), "{text}");
+    }
 }

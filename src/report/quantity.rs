@@ -19,6 +19,11 @@ pub fn between([lo, hi]: [f64; 2]) -> String {
     span(lo, hi)
 }
 
+/// From one to another, `8 to 12`; one figure where both read alike.
+pub fn stretch(from: String, to: String) -> String {
+    if from == to { from } else { format!("{from} to {to}") }
+}
+
 /// A percentile of a column: `12.3 ms`, an interval where its net is known to lie between two figures only,
 /// `withheld`, `n<100`, or `-` where there is no such column.
 pub fn percentile(column: Option<&Distribution>, name: &str) -> String {

@@ -5,7 +5,7 @@ use crate::analysis::saturation::search::{Answer, End, Purpose};
 use crate::cli::saturate::Over;
 use crate::lettering::legible;
 use crate::reading::printable;
-use crate::report::quantity::{count, latency, percent, percentile, rate};
+use crate::report::quantity::{count, latency, percent, percentile, rate, stretch};
 use crate::rundir::run_json::Distribution;
 use crate::rundir::window::SessionKind;
 use crate::saturate::document::{Cost, Document, Optimum};
@@ -145,12 +145,11 @@ fn answer(f: &Figures) -> String {
 /// That a load is more than the server can do, with the figures that say so.
 pub fn over_saturated(g: &Growth) -> String {
     format!(
-        "over-saturated: from {:.1} to {:.1} s in flight {} to {}, {} a second more (at least {}, p {:.1e}); {} of {} \
+        "over-saturated: from {:.1} to {:.1} s in flight {}, {} a second more (at least {}, p {:.1e}); {} of {} \
          requests/s finished",
         g.from_s,
         g.to_s,
-        count(g.in_flight_from),
-        count(g.in_flight_to),
+        stretch(count(g.in_flight_from), count(g.in_flight_to)),
         rate(Some(g.slope_per_s)),
         rate(Some(g.slope_lo_per_s)),
         g.p,
@@ -249,13 +248,15 @@ pub(super) fn sentences(document: &Document) -> Vec<String> {
     all.push(match &document.knee {
         Some(knee) => {
             let side = |l: Option<f64>, none: &str| l.map_or_else(|| none.to_owned(), load);
+            let near = match knee.near.map(load) {
+                [low, high] if low == high => format!("{low} alone has"),
+                [low, high] => format!("{low} to {high} have"),
+            };
             format!(
-                "knee: {} {unit}: the largest throughput / mean time ({} requests/s over s) of the loads tried; {} to {} have \
-                 95 % of it, and the next that were tried are {} and {}",
+                "knee: {} {unit}: the largest throughput / mean time ({} requests/s over s) of the loads tried; {near} 95 % of \
+                 it, and the next that were tried are {} and {}",
                 load(knee.load),
                 rate(Some(knee.power)),
-                load(knee.near[0]),
-                load(knee.near[1]),
                 side(knee.between[0], "none below"),
                 side(knee.between[1], "none above")
             )
@@ -435,7 +436,7 @@ pub(super) mod specimen;
 mod tests {
     use super::specimen::{document, figures};
     use super::*;
-    use crate::analysis::saturation::points::Saturation;
+    use crate::analysis::saturation::points::{Knee, Saturation};
 
     fn said(document: &Document, name: &str) -> String {
         let found = sentences(document).into_iter().find(|s| s.starts_with(name));
@@ -455,6 +456,9 @@ mod tests {
             "saturation: 80.1 ok requests/s, from 79.1 requests/s on; 128 and 166.4 give less than 5 % more"
         );
         assert!(said(&found, "knee").contains("64 to 76.2 have 95 % of it"), "{}", said(&found, "knee"));
+        let knee = Knee { near: [64.0, 64.0], ..found.knee.clone().expect("a knee") };
+        let alone = Document { knee: Some(knee), ..document() };
+        assert!(said(&alone, "knee").contains("tried; 64 alone has 95 % of it, and"), "{}", said(&alone, "knee"));
         assert_eq!(said(&found, "ended"), "ended: after 1 window: everything that was sought was found");
         assert!(render(&found).lines().all(|line| line.len() <= 100), "{}", render(&found));
     }
@@ -493,6 +497,8 @@ mod tests {
             offered_per_s: 128.0,
             finished_per_s: 80.0,
         };
+        let flat = over_saturated(&Growth { in_flight_to: 40, ..growth });
+        assert!(flat.contains("in flight 40, 30.0 a second more"), "{flat}");
         let over = Figures { over_saturated: Some(growth), ..figures(128.0, Answer::OverSaturated) };
         let text = line(&over);
         assert!(text.contains(">40.0 ms") && text.contains(">120.0 ms") && text.contains("withheld"), "{text}");

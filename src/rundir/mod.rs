@@ -5,6 +5,7 @@ pub mod chain;
 pub mod digest;
 pub mod disclosed;
 pub mod health;
+pub mod kind;
 pub mod mark;
 pub mod opening;
 pub mod row;

@@ -11,6 +11,7 @@ use crate::campaign::{self, Ended, Voice};
 use crate::cli::RunArgs;
 use crate::plan::Plan;
 use crate::report::{html, saturation as report};
+use crate::rundir::kind;
 use crate::verify;
 use anyhow::{Context, bail};
 use bench_engine::clock::{Clock, SystemClock};
@@ -26,6 +27,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Its reports for people.
 const REPORT: &str = "report.md";
 const PAGE: &str = "report.html";
+/// Directory of the campaign at shares of the optimum.
+const POINTS: &str = "points";
 /// Time that a window needs beside its load: finding the server, opening, deriving, s.
 const AROUND_S: f64 = 2.0;
 
@@ -123,11 +126,15 @@ impl Searching<'_> {
             let plan = self.record.settings.plan(self.run, &trial, &self.dir.join(&name), left_s, self.environment)?;
             let ended = match self.campaign(&plan) {
                 Ok(ended) => ended,
-                Err(_) if self.stop.load(Ordering::Relaxed) => return self.end(End::Interrupted).map(|_| true),
+                Err(_) if self.stop.load(Ordering::Relaxed) => {
+                    self.name_what_is_there(&name);
+                    return self.end(End::Interrupted).map(|_| true);
+                }
                 // a server that was never there is no search
                 Err(error) if self.record.steps.is_empty() => return Err(error),
                 Err(error) => {
                     self.voice.say(format!("WARNING: a window could not be run: {error:#}"));
+                    self.name_what_is_there(&name);
                     return self.end(End::Failed(format!("{error:#}")));
                 }
             };
@@ -151,6 +158,11 @@ impl Searching<'_> {
         self.points(replayed.search.bracket().good)
     }
 
+    /// What there is of a window that could not be run is named, so that no run lies there unexplained.
+    fn name_what_is_there(&mut self, name: &str) {
+        self.record.cut_off = self.dir.join(name).exists().then(|| name.to_owned());
+    }
+
     fn end(&mut self, end: End) -> anyhow::Result<bool> {
         self.record.ended = Some(end);
         self.record.write(self.dir)?;
@@ -167,19 +179,24 @@ impl Searching<'_> {
 
     fn points(&mut self, optimum: Option<f64>) -> anyhow::Result<bool> {
         let Some(optimum) = optimum else { return Ok(false) };
-        let dir = self.dir.join("points");
+        let dir = self.dir.join(POINTS);
         let plan = self.record.settings.plan_of_points(self.run, optimum, &dir, self.environment)?;
         let Some(plan) = plan else { return Ok(false) };
         self.voice.say("         and windows at shares of the optimum");
         let ended = match self.campaign(&plan) {
             Ok(ended) => ended,
-            Err(_) if self.stop.load(Ordering::Relaxed) => return Ok(true),
             Err(error) => {
-                self.voice.say(format!("WARNING: the windows at shares of the optimum could not be run: {error:#}"));
-                return Ok(false);
+                let interrupted = self.stop.load(Ordering::Relaxed);
+                if !interrupted {
+                    self.voice
+                        .say(format!("WARNING: the windows at shares of the optimum could not be run: {error:#}"));
+                }
+                self.name_what_is_there(POINTS);
+                self.record.write(self.dir)?;
+                return Ok(interrupted);
             }
         };
-        self.record.points = Some("points".to_owned());
+        self.record.points = Some(POINTS.to_owned());
         self.record.write(self.dir)?;
         Ok(ended.interrupted)
     }
@@ -200,16 +217,21 @@ pub fn is_search(dir: &Path) -> bool {
     dir.join(record::FILE).is_file() && !dir.join("plan.json").exists()
 }
 
-/// Verifies every window of a search from its rows, then carries the search through again over them and compares
-/// `saturation.json` and its report to the last bit. What was verified, in words.
+/// Verifies every window of a search from its rows, also one that was cut off, then carries the search through again over them and compares
+/// `saturation.json` and its report to the last bit. No other run may lie there. What was verified, in words.
 ///
 /// # Errors
 /// The first difference.
 pub fn verify(dir: &Path) -> anyhow::Result<String> {
     let record = Record::read(dir)?;
-    let (mut windows, mut rows) = (0, 0);
-    for name in record.steps.iter().map(|step| &step.dir).chain(&record.points) {
+    let (mut windows, mut rows, mut directories) = (0, 0, 0);
+    for name in record.named() {
         let of = dir.join(name);
+        // one that was cut off before its first window
+        if record.cut_off.as_ref() == Some(name) && !of.join("windows.jsonl").exists() {
+            continue;
+        }
+        directories += 1;
         let verified = verify::verify(&of).with_context(|| name.clone())?;
         crate::evidence::verify(&of, verified.published).with_context(|| name.clone())?;
         windows += verified.windows;
@@ -226,9 +248,24 @@ pub fn verify(dir: &Path) -> anyhow::Result<String> {
             bail!("{name}: it is not as long as what is recomputed");
         }
     }
+    strays(dir, &record)?;
     Ok(format!(
-        "verified: {rows} rows, {windows} windows in {} run directories; the search over them, {}, {REPORT} and {PAGE}, bit for bit",
-        record.steps.len() + usize::from(record.points.is_some()),
+        "verified: {rows} rows, {windows} windows in {directories} run directories; the search over them, {}, {REPORT} and \
+         {PAGE}, bit for bit",
         document::FILE
     ))
+}
+
+/// A window that was run and is in no figure may be one that did not please.
+fn strays(dir: &Path, record: &Record) -> anyhow::Result<()> {
+    let found = [kind::runs_in(dir), kind::runs_in(&dir.join("steps"))].concat();
+    let named: Vec<PathBuf> = record.named().map(|name| dir.join(name)).collect();
+    match found.iter().find(|run| !named.contains(run)) {
+        Some(stray) => bail!(
+            "{} is a run directory that {} does not name: a window was left out of the search, or a run was put there",
+            stray.display(),
+            record::FILE
+        ),
+        None => Ok(()),
+    }
 }

@@ -46,6 +46,11 @@ pub struct Step {
 }
 
 impl Record {
+    /// The run directories that it names, in that of the search.
+    pub fn named(&self) -> impl Iterator<Item = &String> {
+        self.steps.iter().map(|step| &step.dir).chain(&self.points).chain(&self.cut_off)
+    }
+
     /// Reads that of a search.
     ///
     /// # Errors
@@ -56,8 +61,7 @@ impl Record {
         let text = fs::read_to_string(&path).with_context(about)?;
         let record: Record = serde_json::from_str(&text).with_context(about)?;
         anyhow::ensure!(record.schema == SCHEMA, "{}: of schema {:?}, not {SCHEMA}", about(), record.schema);
-        let dirs = record.steps.iter().map(|step| &step.dir).chain(&record.points).chain(&record.cut_off);
-        for inside in dirs {
+        for inside in record.named() {
             let plain = |part: &str| !part.is_empty() && part != ".." && part != ".";
             anyhow::ensure!(inside.split('/').all(plain), "{}: {inside:?} is not in this directory", about());
         }

@@ -60,30 +60,45 @@ pub enum AddressError {
         /// The resolver's words.
         why: std::io::Error,
     },
-    /// `--address` is not among what the name resolved to, nor an IP.
-    #[error("--address {0:?} is no IP address, e.g. 127.0.0.1, nor several with commas between them")]
+    /// `--address` is no IP.
+    #[error(
+        "--address {0:?} is no IP address, e.g. 127.0.0.1 or ::1, nor several with commas between them; a port stands in \
+         --base-url"
+    )]
     BadPin(String),
+    /// `--address` is of the other family than the address in the URL.
+    #[error("--address {address} is an {} address, and the host of {flag}, {host}, an {}: give one of its family, or a name as the host", family(*address), family(*literal))]
+    OtherFamily {
+        /// As given.
+        address: IpAddr,
+        /// Where the host was given.
+        flag: &'static str,
+        /// As it stands in the URL.
+        host: String,
+        /// What that is.
+        literal: IpAddr,
+    },
 }
 
-impl Target {
-    /// Takes the `--base-url` apart and resolves its host, once. `pin` replaces the resolved addresses.
-    ///
-    /// # Errors
-    /// [`AddressError`].
-    pub fn resolve(url: &str, pin: Option<&str>, tls: &TlsWords) -> Result<Self, AddressError> {
-        Target::resolve_given_by("--base-url", url, pin, tls)
-    }
+fn family(address: IpAddr) -> &'static str {
+    if address.is_ipv4() { "IPv4" } else { "IPv6" }
+}
 
-    /// The same for a URL given by another flag.
-    ///
-    /// # Errors
-    /// [`AddressError`], which names the flag.
-    pub fn resolve_given_by(
-        flag: &'static str,
-        url: &str,
-        pin: Option<&str>,
-        tls: &TlsWords,
-    ) -> Result<Self, AddressError> {
+/// A base URL taken apart. Nothing was asked of anybody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Parts {
+    flag: &'static str,
+    secure: bool,
+    /// As it stands in the URL.
+    host: String,
+    port: u16,
+    /// The port stands in the URL.
+    has_port: bool,
+    prefix: String,
+}
+
+impl Parts {
+    fn of(flag: &'static str, url: &str) -> Result<Parts, AddressError> {
         // what may be a secret (user info, a query) is not repeated
         let shown = url.split(['?', '#']).next().unwrap_or_default();
         let shown = shown.rsplit_once('@').map_or(shown.to_owned(), |(_, host)| format!("...@{host}"));
@@ -106,37 +121,94 @@ impl Target {
             ));
         }
         let host = uri.host().filter(|h| !h.is_empty()).ok_or_else(|| not_a_url("no host"))?;
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
+        Ok(Parts {
+            flag,
+            secure,
+            host: host.to_owned(),
+            port: uri.port_u16().unwrap_or(if secure { 443 } else { 80 }),
+            has_port: uri.port().is_some(),
+            prefix: uri.path().trim_end_matches('/').to_owned(),
+        })
+    }
+
+    /// An IPv6 address stands in brackets in a URL.
+    fn bare_host(&self) -> &str {
+        self.host.trim_start_matches('[').trim_end_matches(']')
+    }
+
+    fn pinned(&self, pin: &str) -> Result<Vec<SocketAddr>, AddressError> {
+        let all: Result<Vec<IpAddr>, _> = pin.split(',').map(|one| one.trim().parse()).collect();
+        let all = all.map_err(|_| AddressError::BadPin(pin.to_owned()))?;
+        let literal = self.bare_host().parse::<IpAddr>().ok();
+        let other = |literal: IpAddr| all.iter().find(|ip| ip.is_ipv4() != literal.is_ipv4()).map(|ip| (*ip, literal));
+        if let Some((address, literal)) = literal.and_then(other) {
+            return Err(AddressError::OtherFamily { address, flag: self.flag, host: self.host.clone(), literal });
+        }
+        Ok(all.into_iter().map(|ip| SocketAddr::new(ip, self.port)).collect())
+    }
+}
+
+/// Whether what was given can lead to a server at all, as far as that can be said without asking anybody: the URL, the
+/// addresses instead of its host's, the files of TLS.
+///
+/// # Errors
+/// [`AddressError`], all but [`AddressError::Dns`].
+pub fn check(flag: &'static str, url: &str, pin: Option<&str>, tls: &TlsWords) -> Result<(), AddressError> {
+    let parts = Parts::of(flag, url)?;
+    pin.map(|pin| parts.pinned(pin)).transpose()?;
+    if parts.secure {
+        tls.client(parts.bare_host())?;
+    }
+    Ok(())
+}
+
+impl Target {
+    /// Takes the `--base-url` apart and resolves its host, once. `pin` replaces the resolved addresses.
+    ///
+    /// # Errors
+    /// [`AddressError`].
+    pub fn resolve(url: &str, pin: Option<&str>, tls: &TlsWords) -> Result<Self, AddressError> {
+        Target::resolve_given_by("--base-url", url, pin, tls)
+    }
+
+    /// The same for a URL given by another flag.
+    ///
+    /// # Errors
+    /// [`AddressError`], which names the flag.
+    pub fn resolve_given_by(
+        flag: &'static str,
+        url: &str,
+        pin: Option<&str>,
+        tls: &TlsWords,
+    ) -> Result<Self, AddressError> {
+        let parts = Parts::of(flag, url)?;
         let resolved: Vec<SocketAddr> = match pin {
             // a pinned address is used or nothing is; the name need not resolve here
-            Some(pin) => {
-                let address = |one: &str| one.trim().parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port));
-                let all: Result<Vec<_>, _> = pin.split(',').map(address).collect();
-                all.map_err(|_| AddressError::BadPin(pin.to_owned()))?
-            }
+            Some(pin) => parts.pinned(pin)?,
             None => {
-                let found = (bare, port).to_socket_addrs();
-                found.map_err(|why| AddressError::Dns { flag, host: host.to_owned(), why })?.collect()
+                let found = (parts.bare_host(), parts.port).to_socket_addrs();
+                found.map_err(|why| AddressError::Dns { flag, host: parts.host.clone(), why })?.collect()
             }
         };
         let resolved: Vec<SocketAddr> = without_repeats(resolved);
         let address = *resolved.first().ok_or_else(|| AddressError::Dns {
             flag,
-            host: host.to_owned(),
+            host: parts.host.clone(),
             why: std::io::Error::other("no address"),
         })?;
+        let tls_client = if parts.secure { Some(tls.client(parts.bare_host())?) } else { None };
+        let Parts { host, port, has_port, prefix, .. } = parts;
         Ok(Target {
             base_url: url.trim_end_matches('/').to_owned(),
-            host: host.to_owned(),
+            authority: if has_port { format!("{host}:{port}") } else { host.clone() },
+            host,
             port,
-            authority: if uri.port().is_some() { format!("{host}:{port}") } else { host.to_owned() },
-            prefix: uri.path().trim_end_matches('/').to_owned(),
+            prefix,
             address,
             used: vec![address],
             resolved,
             pinned: pin.is_some(),
-            tls: if secure { Some(tls.client(bare)?) } else { None },
+            tls: tls_client,
             tls_words: tls.clone(),
         })
     }
@@ -287,5 +359,36 @@ mod tests {
         assert!(!words("https://u:secret@x/?key=secret").contains("secret"));
         assert!(words("http://x/?key=hidden").contains("query") && !words("http://x/?key=hidden").contains("hidden"));
         assert!(words("http://no-such-host.invalid:1").starts_with("dns:"));
+    }
+
+    #[test]
+    fn what_leads_nowhere_is_known_without_asking() {
+        let said = |url: &str, pin: Option<&str>| {
+            let words = |error: AddressError| error.to_string();
+            let checked = check("--base-url", url, pin, &TlsWords::default()).map_err(words);
+            // who goes there finds the same
+            if !url.contains("invalid") || pin.is_some() {
+                assert_eq!(resolve(url, pin).map(drop).map_err(|e| e.to_string()), checked);
+            }
+            checked.err().unwrap_or_default()
+        };
+        for pin in ["nonsense", "", "10.0.0.1:8000", "10.0.0.1,", "10.0.0.300", "[::1]", "http://10.0.0.1"] {
+            let told = said("http://host.invalid:1", Some(pin));
+            assert!(told.starts_with(&format!("--address {pin:?} is no IP address")), "{told}");
+        }
+        for (url, pin, host) in
+            [("http://127.0.0.1:1", "::1", "127.0.0.1"), ("http://[::1]:1", "::1,127.0.0.1", "[::1]")]
+        {
+            let told = said(url, Some(pin));
+            assert!(told.contains("address, and the host of --base-url, ") && told.contains(host), "{told}");
+        }
+        assert_eq!(said("http://host.invalid:1", Some("::1,127.0.0.1")), "");
+        // a tunnel: the address in the URL is that of its other end
+        assert_eq!(said("https://10.0.0.5:8443", Some("127.0.0.1")), "");
+        assert_eq!(said("http://host.invalid:1", None), "", "a name is asked for later");
+        assert!(said("gw:8000", None).starts_with("--base-url \"gw:8000\" is no URL"));
+        let words = TlsWords { ca_file: Some("/nowhere/ca.pem".into()), ..TlsWords::default() };
+        let told = check("--base-url", "https://host.invalid", None, &words).expect_err("refused").to_string();
+        assert!(told.starts_with("--ca-file /nowhere/ca.pem: "), "{told}");
     }
 }

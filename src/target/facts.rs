@@ -2,7 +2,7 @@
 //! stands in the list below. Their arguments may hold keys; nothing is kept because it happened to be there.
 
 use super::address::Target;
-use super::fetch;
+use super::fetch::{self, Patience};
 use super::identity::Identity;
 use super::server_metrics::ServerMetrics;
 use crate::reading::{document_without, printable};
@@ -11,7 +11,6 @@ use bench_engine::units::Nanos;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// One fact, and who told it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -28,8 +27,8 @@ pub struct Fact {
 /// `parameters`, `device`, `gpus`.
 pub type Facts = BTreeMap<String, Fact>;
 
-/// Longest wait for each connection and each read.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Longest wait for each read.
+const PATIENCE: Nanos = Nanos::from_secs(2);
 /// After so long no further endpoint is asked.
 const ALTOGETHER: Nanos = Nanos::from_secs(8);
 /// `owned_by`, and the version, of the mock of this program: it has no more to tell.
@@ -131,7 +130,7 @@ const TOLD: [Told; 6] = [
     },
 ];
 
-/// Asks what the engine behind `target` has to tell of itself and of `model`. A server that does not answer tells
+/// Asks what the engine behind `target` has to tell of itself and of `model`; each connect takes at most `connect`. A server that does not answer tells
 /// nothing. Whatever it answers, `secret` is not in what is kept.
 pub fn ask(
     target: &Target,
@@ -140,17 +139,19 @@ pub fn ask(
     identity: &Identity,
     model: &str,
     metrics: Option<&ServerMetrics>,
+    connect: Nanos,
 ) -> Facts {
     let mut facts = told_already(identity, model, metrics, secret);
     let engine = facts.get("engine").and_then(|fact| fact.value.as_str()).map(str::to_owned);
     let prefix = target.prefix.strip_suffix("/v1").unwrap_or(&target.prefix).to_owned();
     let root = Target { prefix, ..target.clone() };
     let until = SystemClock.now() + ALTOGETHER;
+    let patience = Patience { connect, reply: PATIENCE };
     for told in TOLD.iter().filter(|told| engine.as_deref().is_none_or(|engine| engine == told.engine)) {
         if SystemClock.now() >= until {
             break;
         }
-        let Ok(reply) = fetch::get(&root, told.endpoint, fields, PATIENCE) else { continue };
+        let Ok(reply) = fetch::get(&root, told.endpoint, fields, patience) else { continue };
         let document = document_without(&String::from_utf8_lossy(&reply.body), secret);
         let Some(document) = document.filter(|_| reply.status == 200) else { continue };
         take(&mut facts, &document, told.endpoint, told.facts, secret);

@@ -18,6 +18,15 @@ use thiserror::Error;
 /// Longest body taken where a caller sets no other bound.
 const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
 
+/// How long one question may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Connecting, the TLS handshake included: `--connect-timeout`.
+    pub connect: Nanos,
+    /// Each read, and each write.
+    pub reply: Nanos,
+}
+
 /// A reply, whole.
 #[derive(Clone, Debug)]
 pub struct Reply {
@@ -54,9 +63,15 @@ pub enum FetchError {
         /// More words for it.
         detail: Option<String>,
     },
+    /// It says nothing, or takes nothing.
+    #[error("no answer within {} s", .0.secs_f64())]
+    Silent(Nanos),
     /// The connection broke.
     #[error("{0}")]
     Io(#[from] std::io::Error),
+    /// It closed, and had not begun to reply.
+    #[error("the server closed before its reply was complete, without a byte of it")]
+    ClosedAtOnce,
     /// Not HTTP/1.1.
     #[error("{0}")]
     Protocol(String),
@@ -65,12 +80,27 @@ pub enum FetchError {
     Field(#[from] BadField),
 }
 
-/// Whether `address` accepts connections.
+/// Whether `address` accepts connections. No wait is longer than `timeout`, which is that of `--connect-timeout`.
 ///
 /// # Errors
 /// [`FetchError::Connect`].
-pub fn connect(address: SocketAddr, timeout: Duration) -> Result<TcpStream, FetchError> {
-    TcpStream::connect_timeout(&address, timeout).map_err(|why| FetchError::Connect { address, why })
+pub fn connect(address: SocketAddr, timeout: Nanos) -> Result<TcpStream, FetchError> {
+    TcpStream::connect_timeout(&address, duration(timeout)).map_err(|why| match why.raw_os_error() {
+        // not the kernel's own limit, which is minutes
+        None if why.kind() == ErrorKind::TimedOut => {
+            let words = format!("no answer within {timeout} ({FLAG})");
+            FetchError::Connect { address, why: io::Error::new(ErrorKind::TimedOut, words) }
+        }
+        _ => FetchError::Connect { address, why },
+    })
+}
+
+/// What sets the time for connecting.
+const FLAG: &str = "--connect-timeout";
+
+/// As the standard library has it, which takes no wait of nothing at all.
+fn duration(span: Nanos) -> Duration {
+    Duration::from_nanos(span.ns().max(1))
 }
 
 /// A connection to a server, secured where its URL says so.
@@ -90,16 +120,18 @@ struct Secure {
     ended: bool,
 }
 
-/// Opens a connection to `target`. Connecting takes at most `timeout`, the TLS handshake as long again.
+/// Opens a connection to `target`. Connecting takes at most `timeout`, the TLS handshake included.
 ///
 /// # Errors
 /// [`FetchError::Connect`], [`FetchError::Tls`].
-pub fn open(target: &Target, timeout: Duration) -> Result<Stream, FetchError> {
+pub fn open(target: &Target, timeout: Nanos) -> Result<Stream, FetchError> {
+    let until = SystemClock.now() + timeout;
     let socket = connect(target.address, timeout)?;
-    secure(socket, target.tls.as_ref(), target.address, timeout)
+    secure(socket, target.tls.as_ref(), target.address, until, timeout)
 }
 
-/// Secures a connection that is open, when there is anything to secure it with.
+/// Secures a connection that is open, when there is anything to secure it with, by `until`: that is when the `timeout` of
+/// `--connect-timeout` is over, which began with the connect.
 ///
 /// # Errors
 /// [`FetchError::Tls`].
@@ -107,16 +139,24 @@ pub fn secure(
     socket: TcpStream,
     client: Option<&Client>,
     address: SocketAddr,
-    timeout: Duration,
+    until: Instant,
+    timeout: Nanos,
 ) -> Result<Stream, FetchError> {
     let mut stream = Stream { socket, tls: None };
-    stream.set_patience(timeout)?;
     let Some(client) = client else { return Ok(stream) };
     let fault = |fault| FetchError::Tls { address, fault, detail: None };
+    let silent = || {
+        let detail = Some(format!("{timeout} for connecting, {FLAG}"));
+        FetchError::Tls { address, fault: TlsFault::Silent, detail }
+    };
     let mut session = client.session().map_err(fault)?;
-    let until = SystemClock.now() + Nanos::from_millis(timeout.as_millis() as u64);
     let (mut buffer, mut plain) = (vec![0; 16 * 1024], Vec::new());
     loop {
+        let left = until.saturating_since(SystemClock.now());
+        if left == Nanos::ZERO {
+            return Err(silent());
+        }
+        stream.set_patience(left)?;
         if let Some(bytes) = session.outgoing() {
             stream.socket.write_all(&bytes).map_err(|_| fault(TlsFault::CutInHandshake))?;
         }
@@ -125,7 +165,7 @@ pub fn secure(
         }
         let n = match stream.socket.read(&mut buffer) {
             Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {
-                return Err(fault(TlsFault::Silent));
+                return Err(silent());
             }
             read => read.unwrap_or(0),
         };
@@ -136,9 +176,6 @@ pub fn secure(
             let _ = session.outgoing().map(|alert| stream.socket.write_all(&alert));
             return Err(FetchError::Tls { address, fault, detail: session.detail().map(str::to_owned) });
         }
-        if SystemClock.now() > until {
-            return Err(fault(TlsFault::Silent));
-        }
     }
     stream.tls = Some(Secure { session, plain, taken: 0, ended: false });
     Ok(stream)
@@ -146,9 +183,9 @@ pub fn secure(
 
 impl Stream {
     /// Longest wait of one read and of one write.
-    fn set_patience(&self, patience: Duration) -> io::Result<()> {
-        self.socket.set_read_timeout(Some(patience))?;
-        self.socket.set_write_timeout(Some(patience))
+    fn set_patience(&self, patience: Nanos) -> io::Result<()> {
+        self.socket.set_read_timeout(Some(duration(patience)))?;
+        self.socket.set_write_timeout(Some(duration(patience)))
     }
 
     /// What TLS agreed on; None without it.
@@ -211,13 +248,12 @@ pub fn get(
     target: &Target,
     endpoint: &str,
     fields: &[(String, String)],
-    timeout: Duration,
+    patience: Patience,
 ) -> Result<Reply, FetchError> {
-    get_at_most(target, endpoint, fields, timeout, MAX_BODY_BYTES)
+    get_at_most(target, endpoint, fields, patience, MAX_BODY_BYTES)
 }
 
-/// The same with a body of at most `most` bytes. Connecting, each read, and writing take at most `timeout` each, the
-/// reply as a whole at most twice that and one read.
+/// The same with a body of at most `most` bytes. The reply as a whole takes at most twice [`Patience::reply`] and one read.
 ///
 /// # Errors
 /// [`FetchError`].
@@ -225,33 +261,39 @@ pub fn get_at_most(
     target: &Target,
     endpoint: &str,
     fields: &[(String, String)],
-    timeout: Duration,
+    patience: Patience,
     most: usize,
 ) -> Result<Reply, FetchError> {
     let template = RequestTemplate::new("GET", &target.path(endpoint), &target.authority, "application/json", fields)?;
-    let mut stream = open(target, timeout)?;
-    stream.send(&template.without_body())?;
-    let patience = Nanos::from_millis(2 * timeout.as_millis() as u64);
-    let reply = read_reply(&mut stream, SystemClock.now() + patience, most)?;
+    let mut stream = open(target, patience.connect)?;
+    stream.set_patience(patience.reply)?;
+    let until = SystemClock.now() + patience.reply + patience.reply;
+    let sent = stream.send(&template.without_body()).map_err(FetchError::from);
+    let reply = sent.and_then(|()| read_reply(&mut stream, until, most)).map_err(|error| match error {
+        FetchError::Io(why) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&why.kind()) => {
+            FetchError::Silent(patience.reply)
+        }
+        other => other,
+    })?;
     Ok(Reply { round_trip: RoundTrip::of(stream.socket()).unwrap_or_default(), ..reply })
 }
 
 /// Sends `request` as it is, head and body, and reads a reply of at most `most` bytes. Connecting takes at most
-/// `connect_patience`, and the TLS handshake as long again, all the rest together `patience`; once `stop` is true it ends within a moment.
+/// `connect_patience`, the TLS handshake included, all the rest together `patience`; once `stop` is true it ends within a moment.
 ///
 /// # Errors
 /// [`FetchError`].
 pub fn send(
     target: &Target,
     request: &[u8],
-    connect_patience: Duration,
+    connect_patience: Nanos,
     patience: Nanos,
     most: usize,
     stop: &AtomicBool,
 ) -> Result<Reply, FetchError> {
     let mut stream = open(target, connect_patience)?;
     let until = SystemClock.now() + patience;
-    stream.socket.set_write_timeout(Some(Duration::from_nanos(patience.ns().max(1))))?;
+    stream.socket.set_write_timeout(Some(duration(patience)))?;
     stream.socket.set_read_timeout(Some(STEP))?;
     stream.send(request)?;
     let mut bounded = Bounded { stream: &mut stream, patience, until, stop };
@@ -300,6 +342,7 @@ fn read_reply(socket: &mut impl Read, until: Instant, most: usize) -> Result<Rep
         if n == 0 {
             return match started {
                 Some((found, state)) if state.may_end() => Ok(reply(&found, &head, body)),
+                None if head.is_empty() => Err(FetchError::ClosedAtOnce),
                 _ => Err(FetchError::Protocol("the server closed before its reply was complete".to_owned())),
             };
         }
@@ -370,6 +413,31 @@ mod tests {
 
     fn read(wire: &str, most: usize) -> Result<Reply, FetchError> {
         read_reply(&mut wire.as_bytes(), Instant::from_ns(u64::MAX), most)
+    }
+
+    #[test]
+    fn who_does_not_answer_a_connect_is_not_waited_for_longer_than_asked() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let nobody_waits = nix::sys::socket::Backlog::new(0).expect("a length");
+        nix::sys::socket::listen(&listener, nobody_waits).expect("it listens already");
+        // the one that fits; the next one's SYN is dropped (tcp(7))
+        let _first = connect(address, Nanos::from_secs(5)).expect("accepted by the kernel");
+        let error = connect(address, Nanos::from_millis(50)).expect_err("no room").to_string();
+        assert!(
+            error.ends_with("does not accept connections: no answer within 50.0 ms (--connect-timeout)"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn who_says_nothing_is_told_so() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("bound"));
+        let target = Target::resolve(&url, None, &crate::target::tls::TlsWords::default()).expect("resolves");
+        let patience = Patience { connect: Nanos::from_secs(5), reply: Nanos::from_millis(50) };
+        let error = get(&target, "/v1/models", &[], patience).expect_err("silence").to_string();
+        assert_eq!(error, "no answer within 0.05 s");
     }
 
     #[test]

@@ -2,14 +2,13 @@
 
 use super::address::Target;
 use super::facts::Facts;
-use super::fetch::{self, FetchError};
+use super::fetch::{self, FetchError, Patience};
 use super::server_metrics::{PROCESS_START, ServerMetrics};
 use crate::campaign::timestamp;
 use crate::reading::{document_without, printable};
-use bench_engine::units::WallInstant;
+use bench_engine::units::{Nanos, WallInstant};
 use serde::Serialize;
 use serde_json::Value;
-use std::time::Duration;
 
 /// What was found out. Absent is unknown, never assumed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -51,17 +50,29 @@ impl Identity {
     }
 }
 
-/// Asks `/v1/models` and `/version`. A server that does not answer them is still a server; one that does not
+/// Longest wait for each read.
+const PATIENCE: Nanos = Nanos::from_secs(10);
+
+/// Asks `/v1/models` and `/version`; each connect takes at most `connect`, TLS handshake included. A server that does not answer them is still a server; one that does not
 /// accept connections, or with which there is no TLS, is not. Whatever it answers, `secret` is not in what is kept of it.
 ///
 /// # Errors
 /// [`FetchError::Connect`] and [`FetchError::Tls`] only.
-pub fn ask(target: &Target, fields: &[(String, String)], secret: Option<&str>) -> Result<Identity, FetchError> {
-    let timeout = Duration::from_secs(10);
+pub fn ask(
+    target: &Target,
+    fields: &[(String, String)],
+    secret: Option<&str>,
+    connect: Nanos,
+) -> Result<Identity, FetchError> {
+    let patience = Patience { connect, reply: PATIENCE };
     let mut identity = Identity::default();
     let text = |body: &[u8]| String::from_utf8_lossy(body).into_owned();
-    match fetch::get(target, "/v1/models", fields, timeout) {
+    match fetch::get(target, "/v1/models", fields, patience) {
         Err(error @ (FetchError::Connect { .. } | FetchError::Tls { .. })) => return Err(error),
+        // what a server that speaks TLS does with a plain request, where it sends no alert
+        Err(closed @ FetchError::ClosedAtOnce) if target.tls.is_none() => {
+            identity.models_error = Some(format!("{closed}; does it speak https:// on this port?"));
+        }
         Err(other) => identity.models_error = Some(other.to_string()),
         Ok(reply) => {
             identity.not_ready = reply.status == 503;
@@ -81,7 +92,7 @@ pub fn ask(target: &Target, fields: &[(String, String)], secret: Option<&str>) -
     if identity.not_ready {
         return Ok(identity);
     }
-    if let Ok(reply) = fetch::get(target, "/version", fields, timeout) {
+    if let Ok(reply) = fetch::get(target, "/version", fields, patience) {
         identity.version = document_without(&text(&reply.body), secret).filter(|_| reply.status == 200);
     }
     Ok(identity)

@@ -1,20 +1,19 @@
 //! Where a server's own counters are read, and how one reading goes: outside the load path, with every wait bounded.
 
 use super::address::{AddressError, Target};
-use super::fetch::{self, FetchError};
+use super::fetch::{self, Patience};
 use super::secret::{Headers, Secret};
 use super::server_metrics::{self, PROCESS_START, ServerMetrics};
 use crate::plan::MetricsWords;
 use crate::reading::printable;
+use bench_engine::units::Nanos;
 use serde_json::{Value, json};
-use std::io::ErrorKind;
-use std::time::Duration;
 
-/// Longest wait for a connection, and for each read. llama.cpp answers between two steps of its decoding: on a busy host
+/// Longest wait for each read, and beside the load for a connection. llama.cpp answers between two steps of its decoding: on a busy host
 /// one reading in four took longer than a second.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// The same at the start, where nothing waits: the first answer of a busy vLLM took more than a second.
-const PATIENCE_AT_START: Duration = Duration::from_secs(5);
+const PATIENCE: Nanos = Nanos::from_secs(2);
+/// For each read at the start, where nothing waits: the first answer of a busy vLLM took more than a second.
+const PATIENCE_AT_START: Nanos = Nanos::from_secs(5);
 /// Longest text taken.
 const MOST_BYTES: usize = 8 * 1024 * 1024;
 
@@ -27,6 +26,8 @@ pub struct MetricsSource {
     secret: Option<Secret>,
     /// It goes the way that the load goes.
     beside_load: bool,
+    /// Longest wait for a connection at the start.
+    connect: Nanos,
     /// What was found at the start.
     first: Result<ServerMetrics, String>,
 }
@@ -35,7 +36,8 @@ pub struct MetricsSource {
 pub type Found = Result<MetricsSource, String>;
 
 impl MetricsSource {
-    /// Looks where `words` say for the counters of the server at `load`, which is spoken to with `fields`.
+    /// Looks where `words` say for the counters of the server at `load`, which is spoken to with `fields`. A connect takes
+    /// at most `connect`, TLS handshake included.
     ///
     /// # Errors
     /// A `--metrics-url` that is no URL. Within, why there is no source; one that was asked for by name is a source even
@@ -45,6 +47,7 @@ impl MetricsSource {
         load: &Target,
         fields: &[(String, String)],
         secret: Option<&str>,
+        connect: Nanos,
     ) -> Result<Found, AddressError> {
         let at = |target: Target, path: String| MetricsSource {
             url: format!("{}://{}{path}", if target.tls.is_some() { "https" } else { "http" }, target.authority),
@@ -53,6 +56,7 @@ impl MetricsSource {
             target: Target { prefix: String::new(), ..target },
             path,
             secret: secret.map(|secret| Secret::new(secret.to_owned())),
+            connect,
             first: Err(String::new()),
         };
         let mut source = match words {
@@ -70,7 +74,7 @@ impl MetricsSource {
                 at(target, path)
             }
         };
-        source.first = source.ask(PATIENCE_AT_START).0;
+        source.first = source.ask(Patience { connect, reply: PATIENCE_AT_START }).0;
         let told = match &source.first {
             Err(why) => Some(why.clone()),
             Ok(found) if found.values.keys().all(|name| name == PROCESS_START) => {
@@ -126,12 +130,13 @@ impl MetricsSource {
 
     /// Asks once; also the round trip of the connection, when it goes the load's way.
     pub fn scrape(&self) -> (Result<ServerMetrics, String>, Option<u32>) {
-        self.ask(PATIENCE)
+        // a reading that takes longer than its pace is of no use beside a load
+        self.ask(Patience { connect: self.connect.min(PATIENCE), reply: PATIENCE })
     }
 
-    fn ask(&self, patience: Duration) -> (Result<ServerMetrics, String>, Option<u32>) {
+    fn ask(&self, patience: Patience) -> (Result<ServerMetrics, String>, Option<u32>) {
         let reply = match fetch::get_at_most(&self.target, &self.path, &self.fields, patience, MOST_BYTES) {
-            Err(error) => return (Err(self.told(error, patience)), None),
+            Err(error) => return (Err(printable(&error.to_string(), self.secret.as_deref())), None),
             Ok(reply) => reply,
         };
         let rtt_us = reply.round_trip.rtt_us.filter(|_| self.beside_load);
@@ -147,14 +152,5 @@ impl MetricsSource {
             (status, _) => Err(format!("HTTP {status}")),
         };
         (found, rtt_us)
-    }
-
-    fn told(&self, error: FetchError, patience: Duration) -> String {
-        match error {
-            FetchError::Io(e) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&e.kind()) => {
-                format!("no answer within {} s", patience.as_secs())
-            }
-            other => printable(&other.to_string(), self.secret.as_deref()),
-        }
     }
 }

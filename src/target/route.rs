@@ -5,10 +5,10 @@ use super::fetch::{self, FetchError};
 use super::tls::Shown;
 use bench_engine::clock::{Clock, SystemClock};
 use bench_engine::io::tcp_info::RoundTrip;
+use bench_engine::units::Nanos;
 use nix::ifaddrs::getifaddrs;
 use serde::Serialize;
 use std::net::IpAddr;
-use std::time::Duration;
 
 /// What one connection showed. Unknown is null.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -33,19 +33,21 @@ pub struct Route {
 }
 
 impl Route {
-    /// Opens one connection to `target`, and closes it again.
+    /// Opens one connection to `target`, and closes it again. Connecting takes at most `timeout`, the TLS handshake
+    /// included.
     ///
     /// # Errors
     /// [`FetchError::Connect`], [`FetchError::Tls`].
-    pub fn probe(target: &Target, timeout: Duration) -> Result<Route, FetchError> {
+    pub fn probe(target: &Target, timeout: Nanos) -> Result<Route, FetchError> {
         let address = target.address;
         let before = SystemClock.now();
         let socket = fetch::connect(address, timeout)?;
+        let until = before + timeout;
         let handshake = SystemClock.now().saturating_since(before);
         let local = socket.local_addr().ok();
         let RoundTrip { rtt_us, rttvar_us, min_rtt_us } = RoundTrip::of(&socket).unwrap_or_default();
         let connected = SystemClock.now();
-        let stream = fetch::secure(socket, target.tls.as_ref(), address, timeout)?;
+        let stream = fetch::secure(socket, target.tls.as_ref(), address, until, timeout)?;
         let took = SystemClock.now().saturating_since(connected);
         let tls = stream.agreed().map(|agreed| Shown::of(target, agreed, took.ns() as f64 / 1e3));
         Ok(Route {
@@ -101,7 +103,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("bound");
         let target = Target::resolve(&format!("http://{address}"), None, &TlsWords::default()).expect("resolves");
-        let route = Route::probe(&target, Duration::from_secs(5)).expect("connects");
+        let route = Route::probe(&target, Nanos::from_secs(5)).expect("connects");
         assert!(route.co_located && route.min_rtt_us.is_some() && route.handshake_us > 0.0, "{route:?}");
         assert_eq!(route.peer, address.to_string());
         assert!(route.local.as_ref().is_some_and(|local| local.starts_with("127.0.0.1:")), "{route:?}");

@@ -85,12 +85,23 @@ pub enum KeySource {
     File(PathBuf),
 }
 
-/// No key where one was asked for. Nothing of a key stands in it.
+/// No key where one was asked for. Nothing of a key stands in it: nor what was given to these flags where it leads to
+/// nothing, since people give the key itself.
 #[derive(Debug, Error)]
 pub enum NoKey {
     /// `--api-key-env`.
-    #[error("--api-key-env {0}: that variable is not set; export it, or leave the flag out")]
-    Unset(String),
+    #[error(
+        "--api-key-env wants the name of an environment variable that holds the key, like OPENAI_API_KEY, not the key itself: \
+         no variable of the name that was given is set (it is not repeated here, since it may be a key); export it, or leave \
+         the flag out"
+    )]
+    Unset,
+    /// `--api-key-file` that is not there.
+    #[error(
+        "--api-key-file wants the path of a file that holds the key, not the key itself: there is no file of the name that \
+         was given (it is not repeated here, since it may be a key)"
+    )]
+    NoFile,
     /// `--api-key-file` that cannot be read.
     #[error("--api-key-file {}: {why}", path.display())]
     Unreadable {
@@ -135,11 +146,14 @@ impl KeySource {
         match self {
             KeySource::Variable(name, by_flag) => match environment(name).filter(|key| !key.is_empty()) {
                 Some(key) => Ok(Some(Secret::new(key))),
-                None if *by_flag => Err(NoKey::Unset(name.clone())),
+                None if *by_flag => Err(NoKey::Unset),
                 None => Ok(None),
             },
             KeySource::File(path) => {
-                let unreadable = |why| NoKey::Unreadable { path: path.clone(), why };
+                let unreadable = |why| match path.symlink_metadata() {
+                    Ok(_) => NoKey::Unreadable { path: path.clone(), why },
+                    Err(_) => NoKey::NoFile,
+                };
                 let not_a_key = || NoKey::NotAKey(path.clone());
                 if std::fs::metadata(path).map_err(unreadable)?.len() > LONGEST_KEY {
                     return Err(not_a_key());
@@ -202,15 +216,37 @@ pub fn key_policy(source: &KeySource, is_set: bool, way: Way) -> (bool, Option<S
 /// What must not appear in any record, one a line: the key, and the values of the user's own headers; of those that hold
 /// credentials also what stands in them by itself, like the token after `Bearer`. Values of fewer than eight characters
 /// keep no secret, and taking them out would garble ordinary words.
+///
+/// Each is there in base64 too, in the standard alphabet and in that of URLs, by itself and behind `Bearer `. As a part of
+/// something longer that was coded as a whole, like `user:key`, it is not found.
 pub fn secrets(key: Option<&str>, headers: &[(String, String)]) -> Option<Secret> {
     let credentials = headers.iter().filter(|(name, _)| holds_credentials(name));
     let within = credentials.flat_map(|(_, value)| value.split([' ', '\t', ';', ',', '=']));
     let values = headers.iter().map(|(_, value)| value.as_str());
-    let mut all: Vec<&str> = key.into_iter().chain(values.chain(within).filter(|value| value.len() >= 8)).collect();
+    let plain: Vec<&str> = key.into_iter().chain(values.chain(within).filter(|value| value.len() >= 8)).collect();
+    let sent = Zeroizing::new(key.map_or_else(String::new, |key| format!("Bearer {key}")));
+    let whole = plain.iter().copied().chain([sent.as_str()]).filter(|secret| secret.len() >= 6);
+    let in_both = |secret: &str| [BASE64, BASE64_OF_URLS].map(|of| base64(secret.as_bytes(), of));
+    let coded: Zeroizing<Vec<String>> = Zeroizing::new(whole.flat_map(in_both).collect());
+    let mut all: Vec<&str> = plain.into_iter().chain(coded.iter().map(String::as_str)).collect();
     // the longest first: what is left of a whole must not keep a part from being found
-    all.sort_by_key(|value| std::cmp::Reverse(value.len()));
+    all.sort_by(|a, b| b.len().cmp(&a.len()).then(a.cmp(b)));
     all.dedup();
     (!all.is_empty()).then(|| Secret::new(all.join("\n")))
+}
+
+/// RFC 4648, 4.
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+/// RFC 4648, 5.
+const BASE64_OF_URLS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// Without the padding at its end, which says nothing of a secret.
+fn base64(bytes: &[u8], alphabet: &[u8; 64]) -> String {
+    let of_group = |group: &[u8]| {
+        let bits = group.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
+        (0..=group.len()).map(move |at| char::from(alphabet[(bits >> (18 - 6 * at)) as usize & 63]))
+    };
+    bytes.chunks(3).flat_map(of_group).collect()
 }
 
 /// By its name; of others no part is taken out, since ordinary words may be in them.
@@ -222,6 +258,7 @@ fn holds_credentials(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reading::without;
     use std::io::Write;
 
     fn variable(by_flag: bool) -> KeySource {
@@ -244,12 +281,54 @@ mod tests {
     fn a_token_is_a_secret_without_its_scheme() {
         let of = |name: &str, value: &str| secrets(None, &[(name.to_owned(), value.to_owned())]).expect("some");
         let lines = |name: &str, value: &str| of(name, value).lines().map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(lines("authorization", "Bearer sk-planted-1"), ["Bearer sk-planted-1", "sk-planted-1"]);
+        let authorization = lines("authorization", "Bearer sk-planted-1");
+        assert!(["Bearer sk-planted-1", "sk-planted-1"].iter().all(|part| authorization.contains(&(*part).to_owned())));
         assert!(lines("Cookie", "a=1; session=planted-77").contains(&"planted-77".to_owned()));
-        assert_eq!(lines("User-Agent", "compatible benchmark"), ["compatible benchmark"], "ordinary words stay");
+        assert!(!lines("User-Agent", "compatible benchmark").contains(&"benchmark".to_owned()), "ordinary words stay");
         let text = "Incorrect key sk-planted-1, not Bearer sk-planted-1";
         let secret = of("Authorization", "Bearer sk-planted-1");
-        assert_eq!(crate::reading::without(text, Some(&secret)), "Incorrect key [key], not [key]");
+        assert_eq!(without(text, Some(&secret)), "Incorrect key [key], not [key]");
+    }
+
+    #[test]
+    fn base64_is_that_of_the_rfc() {
+        for (plain, coded) in
+            [("", ""), ("f", "Zg"), ("fo", "Zm8"), ("foo", "Zm9v"), ("foob", "Zm9vYg"), ("fooba", "Zm9vYmE")]
+        {
+            assert_eq!(base64(plain.as_bytes(), BASE64), coded);
+        }
+        assert_eq!(
+            (base64(b"\xfb\xff", BASE64), base64(b"\xfb\xff", BASE64_OF_URLS)),
+            ("+/8".to_owned(), "-_8".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_key_is_found_in_base64() {
+        let key = "sk-pl?nted+1>";
+        let secret = secrets(Some(key), &[]).expect("some");
+        let clean = |text: &str| without(text, Some(&secret));
+        for of in [BASE64, BASE64_OF_URLS] {
+            for sent in [key.to_owned(), format!("Bearer {key}")] {
+                let coded = base64(sent.as_bytes(), of);
+                assert_eq!(clean(&format!("\"{coded}==\"")), "\"[key]==\"");
+                assert_eq!(clean(&coded.replace('+', "%2B").replace('/', "%2f")), "[key]");
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_in_the_place_of_a_name_is_not_repeated() {
+        for key in ["sk-planted-1234", "planted_1234", "sk-planted=1/2", &"planted".repeat(999)] {
+            let of_variable = KeySource::of(Some(key), None).read(|_| None).expect_err("refused").to_string();
+            assert!(
+                of_variable.starts_with("--api-key-env wants the name of an environment variable"),
+                "{of_variable}"
+            );
+            let of_file = KeySource::of(None, Some(Path::new(key))).read(|_| None).expect_err("refused").to_string();
+            assert!(of_file.starts_with("--api-key-file wants the path of a file"), "{of_file}");
+            assert!(!of_variable.contains("planted") && !of_file.contains("planted"), "{of_variable} {of_file}");
+        }
     }
 
     #[test]
@@ -276,10 +355,9 @@ mod tests {
             let said = read(wrong).expect_err("refused").to_string();
             assert!(said.starts_with("--api-key-file ") && !said.contains("planted"), "{said}");
         }
-        let nowhere = KeySource::of(None, Some(Path::new("/nowhere/key"))).read(|_| None).expect_err("refused");
-        assert!(nowhere.to_string().starts_with("--api-key-file /nowhere/key: "), "{nowhere}");
-        let unset = KeySource::of(Some("NOPE"), None).read(|_| None).expect_err("refused").to_string();
-        assert!(unset.contains("NOPE") && unset.contains("not set"), "{unset}");
+        let dir = tempfile::tempdir().expect("a directory");
+        let not_readable = KeySource::of(None, Some(dir.path())).read(|_| None).expect_err("refused").to_string();
+        assert!(not_readable.starts_with(&format!("--api-key-file {}: ", dir.path().display())), "{not_readable}");
         assert_eq!(KeySource::of(None, None).read(|_| None).expect("none asked for"), None);
     }
 }

@@ -1217,3 +1217,20 @@ fn a_window_that_was_cut_off_is_told_by_its_rows() {
     crate::rundir::opening::remove(dir.path()).unwrap();
     assert_eq!(summarise(dir.path()).unwrap().cells.iter().flat_map(|cell| &cell.windows).count(), 1);
 }
+
+#[test]
+fn numbers_that_were_used_up_are_told_alike() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut specimen = Specimen::two_windows();
+    specimen.plan["duration_s"] = 60.into();
+    publish(&mut specimen, dir.path());
+    verify(dir.path()).unwrap();
+    let raw = Raw::read(dir.path()).unwrap();
+    let mut cells = cells(&raw);
+    let kinds = |cells: &[Value]| run_verdicts(&raw, cells).into_iter().map(|v| v["kind"].clone()).collect::<Vec<_>>();
+    assert!(!kinds(&cells).contains(&json!("used_up")));
+    cells[0]["windows"][1]["requests"]["due"] = ((1 << 24) - 2).into();
+    let found = run_verdicts(&raw, &cells).into_iter().find(|v| v["kind"] == "used_up").unwrap();
+    assert!(found["text"].as_str().unwrap().contains("of the 60 s asked for: its 16777214 requests"), "{found}");
+    assert_eq!(found["window"], 1);
+}

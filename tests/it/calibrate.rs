@@ -1,6 +1,6 @@
 //! `calibrate`: steps against a mock elsewhere, what is kept, what a run finds of it.
 
-use crate::command_line::{MockProcess, Place, Running, run_against, tarebench, wait_until};
+use crate::binary::{MockProcess, Place, Running, run_against, tarebench, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::cell::Cell;

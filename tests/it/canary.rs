@@ -1,6 +1,6 @@
 //! `--canary`: a stream of known truth beside a campaign, in files of its own.
 
-use crate::command_line::{MockProcess, Place, Running, count, run_against, tarebench, wait_until};
+use crate::binary::{MockProcess, Place, Running, count, run_against, tarebench, wait_until};
 use crate::foreign_server::{Answer, ForeignServer};
 use calibration::truth::{TruthRow, read_truth};
 use nix::sys::signal::Signal;

@@ -1,6 +1,6 @@
 //! `tarebench compare` on the directories of real runs.
 
-use crate::command_line::{Place, tarebench};
+use crate::binary::{Place, tarebench};
 use crate::live::RunningMock;
 use calibration::mock::MockConfig;
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! The fifteen boxes as `run`, `report`, `disclose` and `verify` show them.
 
-use crate::command_line::{MockProcess, Place, Running, run_against, tarebench, wait_until};
+use crate::binary::{MockProcess, Place, Running, run_against, tarebench, wait_until};
 use crate::foreign_server::{Answer, ForeignServer};
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -108,7 +108,7 @@ fn where_nothing_was_answered_there_is_no_report() {
 
     let none = tarebench(&["report", place.out().strip_suffix("/run").expect("above it")]);
     assert_eq!(none.code, Some(1));
-    assert!(none.err.contains("plan.json") && none.err.contains("run.json"), "{}", none.err);
+    assert!(none.err.contains("is where run directories lie") && none.err.contains(place.out()), "{}", none.err);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `calibrate --check`: a run and the envelope that it was calibrated for; and what `verify` says of lost comparisons.
 
-use crate::command_line::{Place, tarebench};
+use crate::binary::{Place, tarebench};
 use serde_json::{Value, json};
 
 /// A short run against the built-in mock, with flags of its own.

@@ -1,6 +1,6 @@
 //! What pictures are drawn of, from the files of real campaigns: it is what `run.json` says.
 
-use crate::command_line::{Place, run_against, tarebench};
+use crate::binary::{Place, run_against, tarebench};
 use crate::foreign_server::{Answer, ForeignServer};
 use tarebench::analysis::exhibits::{Exhibits, Quantiles};
 use tarebench::analysis::percentiles::PUBLISHED;

@@ -12,7 +12,7 @@ use tarebench::cli::export::ExportFormat;
 use tarebench::export::measured::{Campaign, each_window};
 use tarebench::export::{Exported, exporter, terms};
 
-use crate::command_line::tarebench;
+use crate::binary::tarebench;
 
 fn exports() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/exports")
@@ -273,5 +273,5 @@ fn a_choice_that_is_not_there_is_refused_with_what_there_is() {
     );
     let done = tarebench(&["export", "/nowhere", "--format", "csv"]);
     assert_eq!(done.code, Some(1));
-    assert!(done.err.contains("/nowhere/windows.jsonl"), "{}", done.err);
+    assert!(done.err.contains("/nowhere: no such directory"), "{}", done.err);
 }

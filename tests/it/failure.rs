@@ -1,6 +1,6 @@
 //! Failure on purpose, live: what was done, in which order, and that every request is accounted for.
 
-use crate::command_line::{Done, Place, Running, tarebench, wait_until};
+use crate::binary::{Done, Place, Running, tarebench, wait_until};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

@@ -1,6 +1,6 @@
 //! Two servers measured in turns: order, sameness of the work, and what an idle arm costs.
 
-use crate::command_line::{MockProcess, Place, Running, tarebench, wait_until};
+use crate::binary::{MockProcess, Place, Running, tarebench, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! The campaign ledger as the binary writes and reads it: every start, every end, and what tampering shows.
 
-use crate::command_line::{Done, MockProcess, Place, Running, run_against, tarebench, wait_until};
+use crate::binary::{Done, MockProcess, Place, Running, run_against, tarebench, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::fs;

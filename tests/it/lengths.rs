@@ -1,6 +1,6 @@
 //! Asked lengths against what a server counts: the probe before the first window, and a tokenizer of our own.
 
-use crate::command_line::{Place, Running, run_against, tarebench};
+use crate::binary::{Place, Running, run_against, tarebench};
 use crate::foreign_server::{Answer, ForeignServer, Received};
 use crate::live::RunningMock;
 use calibration::mock::{MockConfig, UsageMode};
@@ -147,7 +147,7 @@ fn an_interrupt_ends_the_probe() {
     let server = ForeignServer::start(|r, _| r.is_post().then(|| Answer::stream(1, 600_000)));
     let place = Place::new();
     let run = Running::start(&["run", "--base-url", &server.url(), "--num-prompts", "2", "--out", place.out()]);
-    crate::command_line::wait_until("the probe is sent", || server.received().iter().any(Received::is_post));
+    crate::binary::wait_until("the probe is sent", || server.received().iter().any(Received::is_post));
     run.signal(nix::sys::signal::Signal::SIGINT);
     let done = run.end();
     assert_eq!(done.code, Some(130), "{}", done.err);

@@ -1,6 +1,6 @@
 //! The live view on a terminal, as its reader finds it: while a window runs, after an interrupt, and where there is none.
 
-use crate::command_line::{MockProcess, Place, tarebench_command, wait_until};
+use crate::binary::{MockProcess, Place, tarebench_command, wait_until};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::pty::{Winsize, openpty};
 use nix::sys::signal::{Signal, kill};

@@ -1,6 +1,6 @@
 //! Open-loop campaigns: what was planned is what was due, and every request that was due has a row.
 
-use crate::command_line::{MockProcess, Place, Running, count, run_against, tarebench, wait_until};
+use crate::binary::{MockProcess, Place, Running, count, run_against, tarebench, wait_until};
 use bench_engine::schedule::ArrivalLaw;
 use bench_engine::units::Nanos;
 use nix::sys::signal::Signal;

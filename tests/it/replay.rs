@@ -1,6 +1,6 @@
 //! Replays of captured traffic, whole: what the trace says is what was due and asked.
 
-use crate::command_line::{MockProcess, Place, Running, count, tarebench, wait_until};
+use crate::binary::{MockProcess, Place, Running, count, tarebench, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::io::Write;

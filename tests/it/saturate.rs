@@ -1,6 +1,6 @@
 //! `saturate`: searches against a mock of known capacity, what is kept of them, and that it is what the rows say.
 
-use crate::command_line::{MockProcess, Place, tarebench};
+use crate::binary::{MockProcess, Place, tarebench};
 use serde_json::Value;
 use std::fs;
 
@@ -10,7 +10,7 @@ fn mock(slots: u32) -> MockProcess {
     MockProcess::start(&["--ttft", "10", "--itl", "2.5", "--tokens", "5", "--max-num-seqs", &slots], &[])
 }
 
-fn search(url: &str, place: &Place, more: &[&str]) -> crate::command_line::Done {
+fn search(url: &str, place: &Place, more: &[&str]) -> crate::binary::Done {
     let flags = ["saturate", "--base-url", url, "--goodput", "ttft:60000", "--num-prompts", "60", "--drop", "5"];
     let work = ["--workload", "random", "--random-input-len", "8", "--random-output-len", "5", "--out", place.out()];
     tarebench(&[&flags[..], &work, more].concat())
@@ -63,6 +63,29 @@ fn a_figure_that_was_changed_is_found() {
     assert!(said.contains("the search asks for"), "{said}");
     assert!(changed("search.json", "\"steps/00", "\"../00").contains("not in this directory"));
     assert!(changed("steps/00-climb-1/run.json", "\"kept\": 60", "\"kept\": 61").contains("run.json"));
+
+    // a window that was run and does not count
+    for stray in ["steps/07-climb-8", "elsewhere"] {
+        fs::create_dir(file(stray)).expect("made");
+        assert_eq!(place.verify().code, Some(0), "no run lies there");
+        fs::copy(file("steps/00-climb-1/plan.json"), file(stray).join("plan.json")).expect("copied");
+        let found = place.verify();
+        assert_eq!(found.code, Some(1), "{}", found.out);
+        assert!(found.out.contains(stray) && found.out.contains("search.json does not name"), "{}", found.out);
+        fs::remove_dir_all(file(stray)).expect("removed");
+    }
+    for command in ["disclose", "compare", "export"] {
+        let mut args = vec![command, place.out()];
+        match command {
+            "compare" => args.push(place.out()),
+            "export" => args.extend(["--format", "csv"]),
+            _ => {}
+        }
+        let done = tarebench(&args);
+        assert_eq!(done.code, Some(1), "{command}: {}{}", done.out, done.err);
+        assert!(done.err.contains("is a search by tarebench saturate"), "{command}: {}", done.err);
+        assert!(done.err.contains("steps/00-climb-1"), "{command}: {}", done.err);
+    }
 }
 
 /// Far above what the server can do, windows end early, and say so.

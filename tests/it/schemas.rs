@@ -1,7 +1,7 @@
 //! The JSON Schemas that are kept under `schemas/`: whether they are those of this code, and whether what is really written
 //! keeps to them.
 
-use crate::command_line::{Place, tarebench};
+use crate::binary::{Place, tarebench};
 use crate::live::RunningMock;
 use calibration::mock::MockConfig;
 use jsonschema::Validator;

@@ -1,6 +1,6 @@
 //! What a person sees: reports in short, in full and side by side, completions, the manual.
 
-use crate::command_line::{Done, Place, tarebench};
+use crate::binary::{Done, Place, tarebench};
 use crate::live::RunningMock;
 use calibration::mock::MockConfig;
 use std::process::{Command, Stdio};

@@ -1,6 +1,6 @@
 //! What the server says of itself, and the way to it: against the mock, and against servers that misbehave.
 
-use crate::command_line::{Place, run_against, tarebench};
+use crate::binary::{Place, run_against, tarebench};
 use crate::foreign_server::{Answer, ForeignServer};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};

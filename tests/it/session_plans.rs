@@ -1,6 +1,6 @@
 //! Sessions as they are asked for: what a dry run says of them, and what is refused before anything is sent.
 
-use crate::command_line::{Done, tarebench};
+use crate::binary::{Done, tarebench};
 use serde_json::Value;
 use std::io::Write;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Sessions carried out: what a turn sends is what was said, in the order in which it was said, and every turn that was
 //! due has a row.
 
-use crate::command_line::{Done, MockProcess, Place, Running, count, tarebench, wait_until};
+use crate::binary::{Done, MockProcess, Place, Running, count, tarebench, wait_until};
 use crate::foreign_server::{Answer, ForeignServer, Received};
 use crate::live::found;
 use bench_engine::io::DriverKind;

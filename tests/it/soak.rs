@@ -1,6 +1,6 @@
 //! Windows that time ends, files of rows that go on in the next, and a run that is killed in the middle.
 
-use crate::command_line::{Place, Running, tarebench, wait_until};
+use crate::binary::{Place, Running, tarebench, wait_until};
 use nix::sys::signal::Signal;
 use std::fs;
 

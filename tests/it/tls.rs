@@ -1,7 +1,7 @@
 //! The binary over TLS, with names, addresses and keys as people give them.
 
 use crate::authority::{Authority, Demands, Shown, self_signed, server};
-use crate::command_line::{Done, Place, tarebench, tarebench_command};
+use crate::binary::{Done, Place, tarebench, tarebench_command};
 use crate::live::RunningMock;
 use crate::tls_front::Front;
 use calibration::mock::MockConfig;

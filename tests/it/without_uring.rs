@@ -136,7 +136,7 @@ fn each_way_of_refusing_is_told_apart() {
 fn the_live_tests_pass_on_such_a_host() {
     let suite = std::env::current_exe().expect("this test binary");
     let ran = without_uring(|| {
-        let only = ["live::", "cases::", "allocations::", "command_line::a_small_campaign_against_the_built_in_mock"];
+        let only = ["live::", "cases::", "allocations::", "campaigns::a_small_campaign_against_the_built_in_mock"];
         Command::new(suite).args(only).output().expect("it runs")
     });
     let Some(ran) = ran else { return };

@@ -1,6 +1,6 @@
 //! Every workload, every form and every way of sharing, live against the mock: what was asked is what came.
 
-use crate::command_line::{Done, MockProcess, Place, count, tarebench};
+use crate::binary::{Done, MockProcess, Place, count, tarebench};
 use calibration::truth::read_truth;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

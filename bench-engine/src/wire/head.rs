@@ -8,6 +8,9 @@ pub const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// Most fields accepted.
 pub const MAX_FIELDS: usize = 64;
 
+/// How a record with an alert begins: its type and the major version (RFC 8446, 5.1).
+const TLS_ALERT: [u8; 2] = [21, 3];
+
 /// How the end of a body is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
@@ -59,6 +62,9 @@ pub enum HeadError {
     /// An HTTP/2 frame where a status line should be.
     #[error("the server answered in HTTP/2 frames: it speaks only HTTP/2, and tarebench speaks HTTP/1.1")]
     Http2,
+    /// A TLS alert where a status line should be.
+    #[error("the server answered in TLS: this port speaks https://, and was asked over http://")]
+    Tls,
     /// Not HTTP at all.
     #[error("the response does not start with an HTTP/1.x head ({0})")]
     Malformed(&'static str),
@@ -126,6 +132,9 @@ impl HeadReader {
         if self.looks_like_http2() {
             return Err(HeadError::Http2);
         }
+        if self.begins_like_tls() {
+            return if self.len >= TLS_ALERT.len() { Err(HeadError::Tls) } else { Ok((taken, None)) };
+        }
         // nothing that starts otherwise can become HTTP: say so now instead of waiting for a blank line
         let start = self.bytes().trim_ascii_start();
         if !start.starts_with(&b"HTTP/1."[..start.len().min(7)]) {
@@ -138,6 +147,12 @@ impl HeadReader {
     fn looks_like_http2(&self) -> bool {
         let held = self.bytes();
         held.len() >= 9 && held[0] == 0 && held[3] == 4 && held[5..9] == [0; 4]
+    }
+
+    /// So far: a plain request is no ClientHello, and the answer to it is an alert.
+    fn begins_like_tls(&self) -> bool {
+        let known = self.len.min(TLS_ALERT.len());
+        known > 0 && self.bytes[..known] == TLS_ALERT[..known]
     }
 }
 
@@ -326,6 +341,13 @@ mod tests {
         assert_eq!(whole("SSH-2.0-OpenSSH\r\n"), Err(HeadError::Malformed("no status line")));
         let frame = "\0\0\x12\x04\0\0\0\0\0\0\x03\0\0\0\u{7f}";
         assert_eq!(whole(frame), Err(HeadError::Http2));
+        // protocol_version and unexpected_message, whose number is that of a line end
+        for alert in ["\u{15}\u{3}\u{1}\0\u{2}\u{2}\u{46}", "\u{15}\u{3}\u{3}\0\u{2}\u{2}\u{a}"] {
+            assert_eq!(whole(alert), Err(HeadError::Tls));
+            let mut reader = HeadReader::default();
+            assert_eq!(reader.push(&alert.as_bytes()[..1]), Ok((1, None)), "not known yet");
+            assert_eq!(reader.push(&alert.as_bytes()[1..]), Err(HeadError::Tls));
+        }
         let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(65));
         assert_eq!(whole(&many), Err(HeadError::TooManyFields));
         let long = format!("HTTP/1.1 200 OK\r\na: {}\r\n\r\n", "b".repeat(MAX_HEAD_BYTES));

@@ -209,7 +209,17 @@ fn what_is_no_tls_and_what_is_too_old_is_said() {
         let _ = session.outgoing();
         session.decrypt(bytes, &mut Vec::new()).fault
     };
-    assert_eq!(said(b"HTTP/1.1 400 Bad Request\r\nServer: nginx\r\n\r\n"), Some(TlsFault::NotTls));
+    assert_eq!(said(b"SSH-2.0-OpenSSH_9.9\r\n"), Some(TlsFault::NotTls));
+    let http = b"HTTP/1.1 400 Bad Request\r\nServer: nginx\r\n\r\n";
+    assert_eq!(said(http), Some(TlsFault::PlainHttp));
+    // wherever it is cut; of fewer bytes than a record's head has nobody knows more than that they are no TLS
+    for cut in 1..http.len() {
+        let mut session = client("localhost", &ca).session().expect("a session");
+        let _ = session.outgoing();
+        let faults = [&http[..cut], &http[cut..]].map(|piece| session.decrypt(piece, &mut Vec::new()).fault);
+        let told = if cut < 5 { TlsFault::NotTls } else { TlsFault::PlainHttp };
+        assert_eq!(faults.into_iter().flatten().next(), Some(told), "cut at {cut}");
+    }
     // alerts that end a handshake: protocol_version, handshake_failure, unrecognized_name, internal_error
     for (code, fault) in [
         (70, TlsFault::NoSharedVersion),

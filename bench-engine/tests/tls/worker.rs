@@ -356,8 +356,8 @@ fn a_session_that_does_not_come_about_is_a_class_of_its_own() {
         assert_eq!(cut, (Ending::Tls(TlsFault::CutInHandshake), tcp, None));
     }
     let plain = Act::Bytes(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec());
-    let not_tls = with(&|peer| peer.instead = Some(plain.clone()), &authority);
-    assert_eq!(not_tls, (Ending::Tls(TlsFault::NotTls), tcp, None));
+    let plain = with(&|peer| peer.instead = Some(plain.clone()), &authority);
+    assert_eq!(plain, (Ending::Tls(TlsFault::PlainHttp), tcp, None));
     let stranger = with(&|_| {}, &Authority::new("another CA"));
     assert_eq!(stranger, (Ending::Tls(TlsFault::UnknownCa), tcp, None));
     let silent = with(&|peer| peer.answers_after = None, &authority);

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{event, moment, per_second, rules, tokens};
 use crate::rundir::row::{Outcome, Row};
+use crate::workload::nonce::MAX_TRACE_ID;
+use crate::workload::sessions::MOST_TURNS;
 
 /// Time a request was in flight, in ns from the campaign's start: submit to the end of its body. A censored one runs
 /// until the window closed; a failed one without an end runs to its last stamp. None when it was never submitted.
@@ -36,6 +38,13 @@ pub fn slots_free(cap: usize, ends: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut ends: Vec<u64> = ends.collect();
     ends.sort_unstable();
     (0..ends.len()).map(|k| k.checked_sub(cap).map_or(0, |freed| ends[freed])).collect()
+}
+
+/// A window, of a closed loop where `closed`, that ended before the `asked_s` that it was to last, since its requests are all
+/// that can be told apart: `due` of them, or so many that the next session has more turns than there are numbers left.
+pub fn is_used_up(closed: bool, due: u64, lasted_s: f64, asked_s: f64) -> bool {
+    let all_but_a_session = MAX_TRACE_ID + 1 - u64::from(MOST_TURNS);
+    closed && lasted_s < asked_s && due >= all_but_a_session
 }
 
 /// When the prompt counts as read: with the first token, else the last, else the end of the body.

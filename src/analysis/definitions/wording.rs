@@ -186,6 +186,14 @@ pub fn interrupted() -> String {
     "the window was interrupted; everything measured until then is kept".into()
 }
 
+/// A window of a closed loop whose requests are all that can be told apart.
+pub fn used_up(due: u64, lasted_s: f64, asked_s: f64) -> String {
+    format!(
+        "the window ended after {lasted_s:.1} s of the {asked_s} s asked for: its {due} requests are all that can be told apart \
+         in one window; ask for shorter windows, and more of them (--windows)"
+    )
+}
+
 /// Neither gross nor net of ttft can be believed, for these reasons.
 pub fn invalid(reasons: &[&str]) -> String {
     format!("the window is not valid: {}", reasons.join("; "))

@@ -34,6 +34,24 @@ fn counts_of_two_windows() {
 }
 
 #[test]
+fn a_window_that_used_up_its_numbers_says_so() {
+    let run = summary_of(Specimen::two_windows());
+    let mut cell = run.cells[0].clone();
+    let said = |cell: &Cell, asked_s: f64| {
+        let found = window_verdicts(cell, asked_s);
+        found.into_iter().filter(|v| v.kind == "used_up").map(|v| (v.window, v.text)).collect::<Vec<_>>()
+    };
+    assert_eq!(said(&cell, 60.0), [], "it was short, and not for that");
+    cell.windows[1].requests.due = (1 << 24) - 2;
+    assert_eq!(said(&cell, 0.1), [], "it lasted as long as asked");
+    let found = said(&cell, 60.0);
+    assert_eq!(found[0].0, Some(1));
+    assert!(found[0].1.contains("of the 60 s asked for: its 16777214 requests are all"), "{found:?}");
+    cell.windows[1].interrupted = true;
+    assert_eq!(said(&cell, 60.0), []);
+}
+
+#[test]
 fn figures_of_the_first_window_by_hand() {
     let run = summary_of(Specimen::two_windows());
     let w = &run.cells[0].windows[0];

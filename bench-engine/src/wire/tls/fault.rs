@@ -66,6 +66,9 @@ pub enum TlsFault {
     /// It does not speak TLS.
     #[error("what the server sends is not TLS: is it a plain http:// port?")]
     NotTls,
+    /// It speaks plain HTTP.
+    #[error("the server answered in plain HTTP: this port speaks http://, and was asked over https://")]
+    PlainHttp,
     /// It does, but wrongly.
     #[error("the server breaks the rules of TLS")]
     Broken,

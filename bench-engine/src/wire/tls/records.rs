@@ -30,6 +30,11 @@ impl Records {
         of_head + of_body
     }
 
+    /// What was taken for the current record's head, or the last one's, is how a status line of HTTP begins.
+    pub(super) fn are_plain_http(&self) -> bool {
+        self.head == *b"HTTP/"
+    }
+
     /// In the middle of one.
     pub(super) fn inside(&self) -> bool {
         self.seen > 0

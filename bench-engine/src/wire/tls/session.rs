@@ -134,7 +134,10 @@ impl Session {
             self.connection.read_tls(&mut piece).map_err(|_| TlsFault::Broken)?;
             let state = self.connection.process_new_packets().map_err(|error| {
                 self.detail = Some(error.to_string());
-                TlsFault::of(&error, self.shows_certificate, self.greeted)
+                match TlsFault::of(&error, self.shows_certificate, self.greeted) {
+                    TlsFault::NotTls if self.records.are_plain_http() => TlsFault::PlainHttp,
+                    fault => fault,
+                }
             })?;
             closed = state.peer_has_closed();
             let mut left = state.plaintext_bytes_to_read();

@@ -7,7 +7,7 @@ use super::{Detail, Figure, none, place};
 use crate::report::axis::{Axis, px, tick};
 use crate::report::html::foreign;
 use crate::report::intervals::interval;
-use crate::report::quantity::{count, latency, percentile};
+use crate::report::quantity::{count, latency, percentile, stretch};
 use crate::rundir::run_json::{Distribution, Window};
 
 const WIDTH: f64 = 620.0;
@@ -127,7 +127,8 @@ fn bars(title: &str, all: &[Bar<'_>]) -> Markup {
     let quickest = drawn.iter().min_by(|a, b| tail(a).total_cmp(&tail(b)));
     let mut finding = match (slowest, quickest) {
         (Some(slow), Some(quick)) if drawn.len() > 1 && tail(&slow) < 1.05 * tail(&quick) => {
-            format!("No difference above 5 % at {p}: {} to {}.", latency(tail(&quick)), latency(tail(&slow)))
+            let all = stretch(latency(tail(&quick)), latency(tail(&slow)));
+            format!("No difference above 5 % at {p}: {all}.")
         }
         (Some(slow), Some(quick)) if drawn.len() > 1 && tail(&quick) > 0.0 => format!(
             "{} is the slowest: {} at {p}, {:.1} times that of {}.",

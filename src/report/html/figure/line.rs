@@ -286,13 +286,11 @@ fn goes(p: &str, means: &[(f64, Option<f64>)], kind: &Kind<'_>) -> Option<String
         times if times >= 2.0 => format!(" ({times:.1} times)"),
         times => format!(" ({:+.0} %)", (times - 1.0) * 100.0),
     };
-    Some(format!(
-        "{p} goes from {} at {} to {} at {}{change}",
-        latency(first.1),
-        nominal(first.0),
-        latency(last.1),
-        nominal(last.0)
-    ))
+    let (low, high) = (nominal(first.0), nominal(last.0));
+    Some(match (latency(first.1), latency(last.1)) {
+        (from, to) if from == to => format!("{p} is {from} at {low} and at {high}"),
+        (from, to) => format!("{p} goes from {from} at {low} to {to} at {high}{change}"),
+    })
 }
 
 /// How far two windows of one load lie from each other.

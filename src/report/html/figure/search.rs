@@ -177,15 +177,19 @@ impl<'a> Curve<'a> {
         let over = self.windows.iter().filter(|(_, f)| f.over_saturated.is_some()).count();
         let said = match over {
             0 => String::new(),
+            1 => " In 1 window the load was over-saturated: there latency is a lower bound, it grows for as long as the load \
+                  lasts."
+                .to_owned(),
             n => format!(
                 " In {n} windows the load was over-saturated: there latency is a lower bound, it grows for as long as the load lasts."
             ),
         };
         let median = Self::means(&all[0].2);
         let finding = match (median.first(), median.last()) {
-            (Some((low, a)), Some((high, b))) if low < high => {
-                format!("The median goes from {} at {low} to {} at {high}.{said}", latency(*a), latency(*b))
-            }
+            (Some((low, a)), Some((high, b))) if low < high => match (latency(*a), latency(*b)) {
+                (from, to) if from == to => format!("The median is {from} at {low} and at {high}.{said}"),
+                (from, to) => format!("The median goes from {from} at {low} to {to} at {high}.{said}"),
+            },
             _ => format!("Windows of one load alone.{said}"),
         };
         self.figure(&title, finding, canvas)

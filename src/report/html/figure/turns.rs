@@ -165,13 +165,17 @@ pub(in crate::report::html) fn tokens_by_turn(found: &Sessions) -> Markup {
     canvas.ends(&PLOT, labels.into_iter().flatten().collect());
     let ends = (turns.first().copied(), turns.last().copied());
     let grows = match ends {
-        (Some(first), Some(last)) if first.turn != last.turn => format!(
-            "The prompt grows from {} tokens at {called} {} to {} at {called} {}.",
-            tokens(first.prompt_tokens_mean),
-            first.turn,
-            tokens(last.prompt_tokens_mean),
-            last.turn
-        ),
+        (Some(first), Some(last)) if first.turn != last.turn => {
+            match (tokens(first.prompt_tokens_mean), tokens(last.prompt_tokens_mean)) {
+                (from, to) if from == to => {
+                    format!("The prompt is of {from} tokens at {called} {} and at {called} {}.", first.turn, last.turn)
+                }
+                (from, to) => {
+                    let (first, last) = (first.turn, last.turn);
+                    format!("The prompt grows from {from} tokens at {called} {first} to {to} at {called} {last}.")
+                }
+            }
+        }
         (Some(only), _) => format!("The prompt is of {} tokens.", tokens(only.prompt_tokens_mean)),
         _ => String::new(),
     };
