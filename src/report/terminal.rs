@@ -703,10 +703,12 @@ impl Paper {
         self.entry(Tone::Quiet, "", &how);
     }
 
-    /// Percentiles that turn back as the load grows, the first few; or that none does.
+    /// Percentiles that turn back as the load grows, the first few; or that none does. Those that turn within their
+    /// intervals are a number.
     fn over_load(&mut self, run: &RunJson) {
         let headline = curves::headline(run);
-        let turning = curves::turning(&headline);
+        let (within, turning): (Vec<_>, Vec<_>) =
+            curves::turning(&headline).into_iter().partition(|curve| curve.intervals_overlap == Some(true));
         if headline.is_empty() {
             return;
         }
@@ -717,6 +719,16 @@ impl Paper {
         turning.iter().take(CURVES).for_each(|curve| self.note(&curve.text));
         if let Some(more) = turning.len().checked_sub(CURVES).filter(|more| *more > 0) {
             self.note(&format!("{more} more percentiles over load are not monotone, see report.md"));
+        }
+        if !within.is_empty() {
+            let text = match within.len() {
+                1 => "1 percentile turns back within its 95 % intervals (a monotone curve fits too): report.md has it"
+                    .into(),
+                n => format!(
+                    "{n} percentiles turn back within their 95 % intervals (a monotone curve fits too): report.md has them"
+                ),
+            };
+            self.entry(Tone::Quiet, "over load", &text);
         }
     }
 

@@ -357,6 +357,10 @@ fn the_published_curve_is_not_monotone() {
     assert!(text.contains("  ! ttft gross p99 over load is not monotone in window 0: 822.3 -> 631.5 ->"), "{text}");
     let markdown = crate::report::markdown::render(&run, &crate::disclosure::directory::Disclosed::in_memory(&run));
     assert!(markdown.contains("## Over load\n\n- ttft gross p50") && markdown.contains(told), "{markdown}");
+    let mut within = run;
+    within.curves.iter_mut().for_each(|curve| curve.intervals_overlap = Some(true));
+    let text = crate::report::terminal::render(&within, 100, false);
+    assert!(text.contains("percentiles turn back within their 95 %") && !text.contains("is not monotone"), "{text}");
 }
 
 #[test]

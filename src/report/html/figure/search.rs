@@ -16,7 +16,9 @@ use crate::saturate::window::Figures;
 
 const WIDTH: f64 = 620.0;
 const HEIGHT: f64 = 330.0;
-const PLOT: Plot = Plot { left: 52.0, right: 520.0, top: 32.0, bottom: 282.0 };
+const PLOT: Plot = Plot { left: 52.0, right: 490.0, top: 46.0, bottom: 282.0 };
+/// Line of the names of loads, above the title of the upright axis.
+const NAMES: f64 = 18.0;
 
 /// Windows on one axis of loads.
 struct Curve<'a> {
@@ -97,8 +99,8 @@ impl<'a> Curve<'a> {
             let Some(load) = load else { continue };
             let at = self.x.px(load);
             canvas.path("done", &format!("M{} {}V{}", px(at), px(PLOT.top), px(PLOT.bottom)));
-            // one on either side, above the plot: the two often stand close to each other
-            canvas.text(if class == "s" { at + 3.0 } else { at - 3.0 }, PLOT.top - 5.0, class, name);
+            // one on either side: the two often stand close to each other
+            canvas.text(if class == "s" { at + 3.0 } else { at - 3.0 }, NAMES, class, name);
         }
     }
 
