@@ -148,6 +148,12 @@ pub fn first_action(row: &Row) -> Option<u64> {
     Some(row.taken.filter(|_| row.retries > 0).map_or(action, |taken| taken.min(action)))
 }
 
+/// From the moment a worker took a request up to the submit of its last try, in ns; None of one that was sent once. Gross,
+/// tare and net are of the last try: this is in figures from due alone.
+pub fn before_last_try(row: &Row) -> Option<u64> {
+    Some(row.submit?.saturating_sub(row.taken.filter(|_| row.retries > 0)?))
+}
+
 /// Name resolution, when done for this request.
 pub fn dns(row: &Row) -> Option<i64> {
     row.dns.map(signed)

@@ -60,12 +60,12 @@ impl Afterwards {
             return None;
         }
         let announced = match closing {
-            0 => "none had announced it".to_owned(),
-            n => format!("{n} had announced it"),
+            0 => "none".to_owned(),
+            n => n.to_string(),
         };
         let mut words = format!(
-            "connections: {reopened} of {replies} replies were followed by the end of their connection and a new one (flag \
-             reopened); {announced}"
+            "connections: {reopened} opened in place of one that had ended (flag reopened); of {replies} replies {announced} \
+             had announced it"
         );
         if *retried > 0 {
             let requests = if *retried == 1 { "1 request was" } else { &format!("{retried} requests were") };
@@ -102,13 +102,18 @@ mod tests {
         assert_eq!(of(&[kept, kept], false), None);
         assert_eq!(of(&[(false, 0, Some(false)), (false, 0, None)], false), None, "nothing had to be opened anew");
         let once = of(&[kept, kept, kept, (true, 0, Some(true))], false).expect("told");
-        assert!(once.starts_with("connections: 1 of 4 replies were followed by"), "{once}");
-        assert!(once.ends_with("(flag reopened); none had announced it"), "{once}");
+        assert!(once.starts_with("connections: 1 opened in place of one that had ended"), "{once}");
+        assert!(once.ends_with("(flag reopened); of 4 replies none had announced it"), "{once}");
         // closed when the next request was there, without a byte of a reply to it
         let later = of(&[kept, (true, 1, Some(true)), (true, 0, Some(true))], true).expect("told");
-        assert!(later.contains("2 of 3 replies") && later.contains("; 1 request was sent again, since"), "{later}");
+        assert!(
+            later.contains("2 opened")
+                && later.contains("of 3 replies none")
+                && later.contains("; 1 request was sent again, since"),
+            "{later}"
+        );
         assert!(later.contains("not all of these are the server's doing") && !later.contains("each reply"), "{later}");
         let said = of(&[(false, 0, Some(false)), (true, 0, Some(false)), (true, 0, None)], false).expect("told");
-        assert!(said.contains("2 of 2 replies") && said.ends_with("; 2 had announced it"), "{said}");
+        assert!(said.contains("2 opened") && said.ends_with("of 2 replies 2 had announced it"), "{said}");
     }
 }

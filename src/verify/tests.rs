@@ -1073,6 +1073,24 @@ fn a_late_turnaround_withholds_what_it_is_in() {
 
 /// Users without a session are told by the window, in either computation.
 #[test]
+fn requests_sent_again_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut specimen = Specimen::two_windows();
+    for row in specimen.windows[1].1.iter_mut().filter(|row| row.phase == Phase::Measured).take(2) {
+        (row.retries, row.taken) = (1, row.submit.map(|submit| submit - 5 * MS));
+    }
+    publish(&mut specimen, dir.path());
+    verify(dir.path()).unwrap();
+    let run = summarise(dir.path()).unwrap();
+    let told = |window: usize| {
+        let said = &run.cells[0].windows[window].verdicts;
+        said.iter().filter(|v| v.text.contains("sent again")).map(|v| v.text.clone()).collect::<Vec<_>>()
+    };
+    assert!(told(0).is_empty() && told(1).len() == 1, "{:?}", told(1));
+    assert!(told(1)[0].contains("requests were sent again") && told(1)[0].contains("up to 5.0 ms"), "{:?}", told(1));
+}
+
+#[test]
 fn users_without_a_session_are_told() {
     for (users, sessions, words) in [
         (

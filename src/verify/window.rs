@@ -129,6 +129,11 @@ impl Recount<'_> {
         if let Some(n) = throughput["uncounted_requests"].as_u64().filter(|n| *n > 0) {
             verdicts.push(verdict("tokens", "*", None, "flag", Some(n as f64), &wording::tokens_unknown(n)));
         }
+        let again: Vec<u64> = self.kept.iter().filter_map(|row| definitions::before_last_try(row)).collect();
+        if let Some(longest) = again.iter().max() {
+            let (n, kept) = (again.len() as u64, self.kept.len() as u64);
+            verdicts.push(verdict("*", "*", None, "flag", Some(n as f64), &wording::sent_again(n, kept, *longest)));
+        }
         verdicts.extend(gates::verdicts(&client));
         let arrivals = course.figures(plan);
         verdicts.extend(arrivals::verdicts(&arrivals));

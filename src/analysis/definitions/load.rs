@@ -7,22 +7,24 @@ use crate::rundir::row::{Outcome, Row};
 use crate::workload::nonce::MAX_TRACE_ID;
 use crate::workload::sessions::MOST_TURNS;
 
-/// Time a request was in flight, in ns from the campaign's start: submit to the end of its body. A censored one runs
-/// until the window closed; a failed one without an end runs to its last stamp. None when it was never submitted.
+/// Time a request was in flight, in ns from the campaign's start: submit, of one that was sent again when its first try
+/// was taken up, to the end of its body. A censored one runs until the window closed; a failed one without an end runs to
+/// its last stamp. None when it was never submitted.
 pub fn in_flight(row: &Row, closed: u64) -> Option<(u64, u64)> {
     let submit = row.submit?;
+    let from = super::before_last_try(row).map_or(submit, |before| submit - before);
     let end = match (row.end, row.outcome) {
         (Some(end), _) => moment(end),
         (None, Outcome::Censored) => closed,
         (None, _) => last_stamp(row).unwrap_or(submit),
     };
-    Some((submit, end.max(submit)))
+    Some((from, end.max(submit)))
 }
 
-/// How long a request that did not complete had been waited for, in ns: its latency is at least that.
+/// How long a request that did not complete had been waited for since its last try, in ns: its latency is at least that.
 pub fn waited(row: &Row, closed: u64) -> Option<i64> {
-    let (submit, end) = in_flight(row, closed)?;
-    i64::try_from(end - submit).ok()
+    let (_, end) = in_flight(row, closed)?;
+    i64::try_from(end - row.submit?).ok()
 }
 
 /// The same since it was due.
@@ -184,6 +186,18 @@ fn last_stamp(row: &Row) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_that_was_sent_again_was_in_flight_from_its_first_try() {
+        let mut row = crate::analysis::specimen::request(0, 1_000_000_000);
+        let (submit, end) = in_flight(&row, 0).unwrap();
+        row.taken = Some(submit - 400_000_000);
+        assert_eq!((in_flight(&row, 0), super::super::before_last_try(&row)), (Some((submit, end)), None));
+        row.retries = 1;
+        assert_eq!(in_flight(&row, 0), Some((submit - 400_000_000, end)));
+        assert_eq!(super::super::before_last_try(&row), Some(400_000_000));
+        assert_eq!(waited(&row, 0), i64::try_from(end - submit).ok(), "latency is of the last try");
+    }
 
     #[test]
     fn a_rate_is_of_the_time_under_load_where_that_is_long_enough() {

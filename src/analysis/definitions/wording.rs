@@ -63,6 +63,16 @@ pub fn tokens_unknown(requests: u64) -> String {
     format!("{requests} requests streamed tokens without telling how many: output tokens/s is a lower bound")
 }
 
+/// Requests whose connection ended before a byte of the reply, and the longest time before the last try, in ns.
+pub fn sent_again(requests: u64, kept: u64, longest_ns: u64) -> String {
+    let were = if requests == 1 { "was" } else { "were" };
+    format!(
+        "{requests} of {kept} requests {were} sent again, since the connection ended before a byte of the reply: gross, tare \
+         and net are of the last try; what passed before it, up to {:.1} ms, is in figures from due alone",
+        longest_ns as f64 / 1e6
+    )
+}
+
 /// A net percentile printed as an interval.
 pub fn both(lo_ms: f64, hi_ms: f64) -> String {
     format!("arrival is known to lie between two moments only: {lo_ms:.3} to {hi_ms:.3} ms")

@@ -43,6 +43,8 @@ pub(super) struct WindowTally<'a> {
     finish_reasons: BTreeMap<String, u64>,
     model_echoes: BTreeMap<String, u64>,
     attempts: u64,
+    /// Kept requests that were sent again, and the longest time before a last try, in ns.
+    sent_again: Option<(u64, u64)>,
     first_requests: Vec<FirstRequest>,
     empty_events: u64,
     lacking_stamps: u64,
@@ -168,6 +170,7 @@ impl<'a> WindowTally<'a> {
             finish_reasons: BTreeMap::new(),
             model_echoes: BTreeMap::new(),
             attempts: 0,
+            sent_again: None,
             first_requests: Vec::new(),
             empty_events: 0,
             lacking_stamps: 0,
@@ -284,6 +287,10 @@ impl<'a> WindowTally<'a> {
         self.lacking_stamps += u64::from(definitions::lacks_stamps(row));
         self.without_kernel += u64::from(row.stamps == StampSource::User);
         row.flags.iter().for_each(|flag| self.flag(flag));
+        if let Some(before) = definitions::before_last_try(row) {
+            let (n, longest) = self.sent_again.unwrap_or_default();
+            self.sent_again = Some((n + 1, longest.max(before)));
+        }
         match row.outcome {
             Outcome::Ok => self.ok(row),
             Outcome::Failed => self.failed(row),
@@ -368,6 +375,10 @@ impl<'a> WindowTally<'a> {
         if throughput.uncounted_requests > 0 {
             let n = throughput.uncounted_requests;
             verdicts.push(verdict("tokens", "*", VerdictKind::Flag, Some(n as f64), wording::tokens_unknown(n)));
+        }
+        if let Some((n, longest)) = self.sent_again {
+            let text = wording::sent_again(n, self.requests.kept, longest);
+            verdicts.push(verdict("*", "*", VerdictKind::Flag, Some(n as f64), text));
         }
         verdicts.extend(fitness::verdicts(&client.gates));
         let arrivals = self.schedule.sendings.figures(bounds, &context.laws, dispatches);
