@@ -6,7 +6,7 @@ use super::arm::Arm;
 use crate::cli::Switch;
 use crate::plan::Plan;
 use crate::reading::content::{self, error_body_words};
-use crate::reading::printable;
+use crate::reading::{printable, printable_cut};
 use crate::target::facts;
 use crate::target::fetch::{self, FetchError, Reply};
 use crate::target::openai::BodyTemplate;
@@ -306,10 +306,10 @@ fn ask(arm: &Arm<'_>, text: String, stop: &AtomicBool) -> Result<u64, NoCount> {
     match fetch::send(&arm.server.target, &request, connect, patience, MOST_BYTES, stop) {
         Ok(reply) => prompt_tokens(&reply, arm.plan.stream, secret).map_err(NoCount::This),
         Err(error @ (FetchError::Protocol(_) | FetchError::ClosedAtOnce)) => {
-            Err(NoCount::This(printable(&error.to_string(), secret)))
+            Err(NoCount::This(printable_cut(&error.to_string(), secret)))
         }
         // it does not answer, and each further try would take as long
-        Err(error) => Err(NoCount::Any(printable(&error.to_string(), secret))),
+        Err(error) => Err(NoCount::Any(printable_cut(&error.to_string(), secret))),
     }
 }
 
@@ -325,7 +325,7 @@ fn prompt_tokens(reply: &Reply, streamed: bool, secret: Option<&str>) -> Result<
     }
     if reply.status != 200 {
         let said = error_body_words(&reply.body);
-        return Err(format!("HTTP {} {}", reply.status, printable(&said, secret)));
+        return Err(format!("HTTP {} {}", reply.status, printable_cut(&said, secret)));
     }
     let mut documents = Vec::new();
     match streamed {
@@ -335,7 +335,7 @@ fn prompt_tokens(reply: &Reply, streamed: bool, secret: Option<&str>) -> Result<
     let mut tokens = None;
     for facts in documents.iter().filter_map(|document| content::read(document, false)) {
         if let Some(error) = facts.error {
-            return Err(format!("an error in the reply: {}", printable(&error, secret)));
+            return Err(format!("an error in the reply: {}", printable_cut(&error, secret)));
         }
         tokens = facts.usage.and_then(|usage| usage.prompt).or(tokens);
     }

@@ -355,11 +355,12 @@ fn error_words(error: &serde_json::Value) -> String {
     }
 }
 
-/// The words for people in the body of an HTTP error: JSON's message or detail, else the start of the text.
+/// The words for people in the body of an HTTP error: JSON's message or detail, else the text, whole: in a part of it a
+/// secret that crosses the cut would not be found.
 pub fn error_body_words(body: &[u8]) -> String {
     let words = match serde_json::from_slice::<serde_json::Value>(body) {
         Ok(value) => error_words(value.get("error").filter(|e| !e.is_null()).unwrap_or(&value)),
-        Err(_) => String::from_utf8_lossy(&body[..body.len().min(1_000)]).into_owned(),
+        Err(_) => String::from_utf8_lossy(body).into_owned(),
     };
     words.trim().to_owned()
 }
@@ -446,6 +447,18 @@ mod tests {
         assert_eq!(read(br#"{"error":null,"choices":[]}"#, false).expect("parses").error, None);
         assert_eq!(error_body_words(br#"{"detail":"Not Found"}"#), "Not Found");
         assert_eq!(error_body_words(b"<html>no</html>\n"), "<html>no</html>");
+    }
+
+    #[test]
+    fn a_key_is_in_no_words_of_an_error_wherever_its_body_was_cut() {
+        let key: String =
+            (0..1_206_u32).map(|i| char::from(b"JWTcharacters_-0123456789"[i as usize * 7 % 25])).collect();
+        let words = |body: &str| crate::reading::printable_cut(&error_body_words(body.as_bytes()), Some(&key));
+        assert_eq!(words(&format!("Incorrect key {key}, says the proxy")), "Incorrect key [key], says the proxy");
+        for kept in [8, 300, 1_205] {
+            assert_eq!(words(&format!("Incorrect key {}", &key[..kept])), "Incorrect key [key]");
+            assert_eq!(words(&format!("{{\"error\":\"{}", &key[..kept])), "{\"error\":\"[key]");
+        }
     }
 
     #[test]

@@ -424,7 +424,7 @@ impl Reading {
         match failure {
             None => (Outcome::Ok, None),
             Some((class, words)) => {
-                (Outcome::Failed, Some(RowError { class: class.to_string(), text: printable(&words, secret) }))
+                (Outcome::Failed, Some(RowError { class: class.to_string(), text: printable_cut(&words, secret) }))
             }
         }
     }
@@ -619,7 +619,17 @@ pub fn document_without(text: &str, secrets: Option<&str>) -> Option<serde_json:
 /// Words for a record: one line, of bounded length, without control characters or the secret. What else would
 /// steer a reader stays: a record is compared with what was asked, and screens make it visible (`crate::lettering`).
 pub fn printable(words: &str, secret: Option<&str>) -> String {
-    let clean = without(words, secret).replace(|c: char| c.is_control(), " ");
+    one_line(&without(words, secret))
+}
+
+/// The same of words that may have been cut off, like a body that did not come whole or was not kept whole: the beginning
+/// of the secret at their very end is taken out too.
+pub fn printable_cut(words: &str, secret: Option<&str>) -> String {
+    one_line(&redaction::without_cut(words, secret))
+}
+
+fn one_line(words: &str) -> String {
+    let clean = words.replace(|c: char| c.is_control(), " ");
     match clean.char_indices().nth(MAX_ERROR_CHARS) {
         Some((at, _)) => format!("{}...", &clean[..at]),
         None => clean,

@@ -2,30 +2,58 @@
 
 /// What stands in the place of a secret.
 const SHOWN: &str = "[key]";
+/// So many bytes at the beginning of a secret tell of it; fewer may be any word.
+const TELLING: usize = 8;
+/// With what a coded character begins.
+const SIGNS: [u8; 3] = [b'%', b'\\', b'&'];
+/// No coded character is longer, bytes: `\ud83d\udd11`.
+const LONGEST_CODED: usize = 12;
+/// Characters that have a name in HTML.
+const NAMED: [(&str, char); 8] = [
+    ("amp", '&'),
+    ("lt", '<'),
+    ("gt", '>'),
+    ("quot", '"'),
+    ("apos", '\''),
+    ("sol", '/'),
+    ("plus", '+'),
+    ("equals", '='),
+];
 
 /// `text` with the secrets, one a line, taken out, also where some or all of their characters are percent-coded (RFC 3986,
-/// 2.1).
+/// 2.1), escaped as in JSON (RFC 8259, 7), or character references of HTML.
 pub fn without(text: &str, secrets: Option<&str>) -> String {
-    let lines = secrets.unwrap_or_default().lines().filter(|s| !s.is_empty());
-    lines.fold(text.to_owned(), |text, secret| without_coded(text.replace(secret, SHOWN), secret))
+    lines(secrets).fold(text.to_owned(), |text, secret| {
+        let text = text.replace(secret, SHOWN);
+        match text.bytes().any(|byte| SIGNS.contains(&byte)) {
+            true => without_coded(text, secret, false),
+            false => text,
+        }
+    })
 }
 
-fn without_coded(text: String, secret: &str) -> String {
+/// The same of a text that may have been cut off: also what stands at its very end of a secret.
+pub fn without_cut(text: &str, secrets: Option<&str>) -> String {
+    lines(secrets).fold(without(text, secrets), |text, secret| without_coded(text, secret, true))
+}
+
+fn lines(secrets: Option<&str>) -> impl Iterator<Item = &str> {
+    secrets.unwrap_or_default().lines().filter(|secret| !secret.is_empty())
+}
+
+fn without_coded(text: String, secret: &str, is_cut: bool) -> String {
+    let bytes = text.as_bytes();
     let (mut clean, mut from, mut at) = (String::new(), 0, 0);
-    while let Some(sign) = text[at..].find('%').map(|ahead| at + ahead) {
-        // the first characters of the secret may stand there as they are
-        let begins = sign.saturating_sub(secret.len()).max(from)..=sign;
-        let found = begins.filter(|begin| text.is_char_boundary(*begin)).find_map(|begin| {
-            let length = coded_length(&text.as_bytes()[begin..], secret)?;
-            Some((begin, begin + length))
-        });
-        match found {
-            Some((begin, end)) => {
-                clean.push_str(&text[from..begin]);
+    while let Some(byte) = bytes.get(at) {
+        let begins = secret.as_bytes().first() == Some(byte) || SIGNS.contains(byte);
+        match begins.then(|| length(&bytes[at..], secret, is_cut)).flatten() {
+            Some(length) => {
+                clean.push_str(&text[from..at]);
                 clean.push_str(SHOWN);
-                (from, at) = (end, end);
+                at += length;
+                from = at;
             }
-            None => at = sign + 1,
+            None => at += 1,
         }
     }
     match from {
@@ -34,18 +62,73 @@ fn without_coded(text: String, secret: &str) -> String {
     }
 }
 
-/// How long the secret is at the beginning of `text`, each character as it is or coded. None: it is not there.
-fn coded_length(text: &[u8], secret: &str) -> Option<usize> {
-    let hex = |digit: u8| char::from(digit).to_digit(16);
+/// How long the secret is at the beginning of `text`, each character as it is or coded; of a text that was cut off, also
+/// as much of it as is there. None: it is not there.
+fn length(text: &[u8], secret: &str, is_cut: bool) -> Option<usize> {
     let mut at = 0;
-    for byte in secret.bytes() {
+    for (before, character) in secret.char_indices() {
+        let rest = text.get(at..)?;
+        match length_of_one(rest, character) {
+            Some(length) => at += length,
+            // a coded character may itself be cut in two
+            None => {
+                let cut = rest.first().is_none_or(|byte| SIGNS.contains(byte) && rest.len() < LONGEST_CODED);
+                let cut = cut || rest == "\u{fffd}".as_bytes();
+                return (is_cut && cut && before >= TELLING).then_some(text.len());
+            }
+        }
+    }
+    Some(at)
+}
+
+fn length_of_one(text: &[u8], character: char) -> Option<usize> {
+    in_json(text, character).or_else(|| in_html(text, character)).or_else(|| in_url(text, character))
+}
+
+/// `\/`, `\u002b`.
+fn in_json(text: &[u8], character: char) -> Option<usize> {
+    match text {
+        [b'\\', sign, ..] if character.is_ascii_punctuation() && char::from(*sign) == character => Some(2),
+        [b'\\', b'u', ..] => {
+            let mut at = 0;
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                let [b'\\', b'u', digits @ ..] = text.get(at..at + 6)? else { return None };
+                (hexadecimal(digits)? == u32::from(*unit)).then_some(())?;
+                at += 6;
+            }
+            Some(at)
+        }
+        _ => None,
+    }
+}
+
+/// `&#43;`, `&#x2b;`, `&plus;`.
+fn in_html(text: &[u8], character: char) -> Option<usize> {
+    let [b'&', reference @ ..] = text else { return None };
+    let length = reference.iter().take(LONGEST_CODED).position(|byte| *byte == b';')?;
+    let is_it = match &reference[..length] {
+        [b'#', b'x' | b'X', digits @ ..] => hexadecimal(digits) == Some(character.into()),
+        [b'#', digits @ ..] => std::str::from_utf8(digits).ok()?.parse() == Ok(u32::from(character)),
+        name => NAMED.iter().any(|(known, meant)| known.as_bytes() == name && *meant == character),
+    };
+    is_it.then_some(length + 2)
+}
+
+/// `%2b`, or as it is.
+fn in_url(text: &[u8], character: char) -> Option<usize> {
+    let mut at = 0;
+    for byte in character.encode_utf8(&mut [0; 4]).bytes() {
         at += match text.get(at..)? {
-            [b'%', high, low, ..] if hex(*high).zip(hex(*low)).is_some_and(|(h, l)| h << 4 | l == u32::from(byte)) => 3,
+            [b'%', high, low, ..] if hexadecimal(&[*high, *low]) == Some(byte.into()) => 3,
             [plain, ..] if *plain == byte => 1,
             _ => return None,
         };
     }
     Some(at)
+}
+
+fn hexadecimal(digits: &[u8]) -> Option<u32> {
+    u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
 #[cfg(test)]
@@ -68,26 +151,67 @@ mod tests {
         assert_eq!(without("100%", None), "100%");
     }
 
+    #[test]
+    fn a_key_is_found_in_escapes_of_json_and_html() {
+        let key = "sk-pl/nted+1&<\"'";
+        for coded in [
+            r#"sk-pl\/nted+1&<\"'"#,
+            r#"sk-pl/nted\u002B1\u0026\u003c\u0022\u0027"#,
+            r#"\u0073k-pl\/nted%2b1\u0026&lt;&quot;&#39;"#,
+            "sk-pl&#x2F;nted&#43;1&amp;&lt;&quot;&#39;",
+            "sk&#45;pl&sol;nted&plus;1&amp;&#060;&quot;&apos;",
+        ] {
+            assert_eq!(without(&format!(r"<p>\ & {coded}&amp;"), Some(key)), r"<p>\ & [key]&amp;", "{coded}");
+        }
+        assert_eq!(without(r"\ud83d\uDD11\u00e9&#233;%c3%A9", Some("\u{1f511}\u{e9}\u{e9}\u{e9}")), SHOWN);
+        assert_eq!(without(r"\u002 &#; &x; \", Some(key)), r"\u002 &#; &x; \");
+    }
+
+    #[test]
+    fn the_beginning_of_a_key_at_the_end_of_a_text_is_taken_out_where_it_may_have_been_cut() {
+        let key = "sk-planted/0123456789";
+        for cut in
+            ["sk-plant", r"sk-planted\", r"sk-planted\u00", "sk-planted&#4", "sk-planted%2", "sk-planted\u{fffd}"]
+        {
+            let text = format!("Incorrect key {cut}");
+            assert_eq!(without_cut(&text, Some(key)), "Incorrect key [key]");
+            assert_eq!(without(&text, Some(key)), text, "whole as it is");
+        }
+        for whole in ["sk-plan", "sk-planted.", "sk-planted/ 0"] {
+            assert_eq!(without_cut(whole, Some(key)), whole);
+        }
+        assert_eq!(without_cut(&format!("{key} {key}"), Some(key)), "[key] [key]");
+    }
+
     proptest! {
         #[test]
         fn coded_in_any_way_it_is_found(
             key in "[0-9A-Za-z+/=_.~-]{4,24}",
-            coded in proptest::collection::vec(any::<bool>(), 24),
-            around in "[a-z%\u{e9}]{0,6}",
+            coded in proptest::collection::vec(0..5_u8, 24),
+            around in "[a-z%\\\\&\u{e9}]{0,6}",
         ) {
-            let each = |(byte, coded): (u8, &bool)| match coded {
-                true => format!("%{byte:02x}"),
-                false => char::from(byte).to_string(),
+            let each = |(byte, coded): (u8, &u8)| match coded {
+                0 => format!("%{byte:02x}"),
+                1 => format!("\\u{byte:04X}"),
+                2 => format!("&#{byte};"),
+                3 => format!("&#x{byte:X};"),
+                _ => char::from(byte).to_string(),
             };
             let written: String = key.bytes().zip(&coded).map(each).collect();
             let clean = without(&format!("{around} {written} {around}"), Some(&key));
             prop_assert!(!clean.contains(&written) && clean.contains(SHOWN), "{clean}");
+            for end in 0..written.len() {
+                let words = without_cut(&format!("{around} {}", &written[..end]), Some(&key));
+                let shown: usize = words.strip_prefix(&format!("{around} ")).map_or(0, str::len);
+                prop_assert!(words.ends_with(SHOWN) || shown <= 6 * TELLING + LONGEST_CODED, "{words}");
+            }
         }
 
         #[test]
         fn arbitrary_text_never_panics(text in ".{0,80}", key in "[!-~]{1,12}") {
-            let clean = without(&text, Some(&key));
-            prop_assert!(clean == text || clean.contains(SHOWN));
+            for clean in [without(&text, Some(&key)), without_cut(&text, Some(&key))] {
+                prop_assert!(clean == text || clean.contains(SHOWN));
+            }
         }
     }
 }

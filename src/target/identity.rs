@@ -5,7 +5,7 @@ use super::facts::Facts;
 use super::fetch::{self, FetchError, Patience};
 use super::server_metrics::{PROCESS_START, ServerMetrics};
 use crate::campaign::timestamp;
-use crate::reading::{document_without, printable};
+use crate::reading::{document_without, printable, printable_cut};
 use bench_engine::units::{Nanos, WallInstant};
 use serde::Serialize;
 use serde_json::Value;
@@ -73,7 +73,7 @@ pub fn ask(
         Err(closed @ FetchError::ClosedAtOnce) if target.tls.is_none() => {
             identity.models_error = Some(format!("{closed}; does it speak https:// on this port?"));
         }
-        Err(other) => identity.models_error = Some(other.to_string()),
+        Err(other) => identity.models_error = Some(printable_cut(&other.to_string(), secret)),
         Ok(reply) => {
             identity.not_ready = reply.status == 503;
             identity.server = reply.server.map(|server| printable(&server, secret));
@@ -85,7 +85,7 @@ pub fn ask(
                 identity.models_document = document;
             } else {
                 let said = crate::reading::content::error_body_words(&reply.body);
-                identity.models_error = Some(format!("HTTP {} {}", reply.status, printable(&said, secret)));
+                identity.models_error = Some(format!("HTTP {} {}", reply.status, printable_cut(&said, secret)));
             }
         }
     }
