@@ -2,7 +2,7 @@
 //! events; `windows.csv`, the figures of `run.json`, one a line.
 //!
 //! Times are ns from the campaign's start, durations ns; in `windows.csv` latencies are ms as in `run.json`. What is not
-//! defined is an empty field. Formulas are those of `run.json` (its `definitions`); a net value stands with its two ends.
+//! defined is an empty field. Of sessions `concurrency` is users and `rate` sessions/s, and `load_model` says so. Formulas are those of `run.json` (its `definitions`); a net value stands with its two ends.
 //!
 //! **Texts** come from servers and files. A spreadsheet runs a field that begins with `=`, `+`, `-`, `@`, tab or CR as a
 //! formula, so that one gets an apostrophe in front, which spreadsheets take for "this is text" (OWASP, CSV injection).
@@ -358,8 +358,6 @@ struct Figure {
 fn figures(of: &Campaign, bounds: &WindowRow, table: &mut Table) -> anyhow::Result<()> {
     let Some(window) = of.published(bounds) else { return Ok(()) };
     let valid = marks::is_valid(&of.run, bounds.cell, bounds.window);
-    let load = serde_json::to_value(&bounds.load)?;
-    let model = load.get("model").and_then(|model| model.as_str()).unwrap_or_default();
     let plain = published::figures(window)?.into_iter().map(|figure| Figure {
         metric: figure.metric,
         column: "",
@@ -382,7 +380,7 @@ fn figures(of: &Campaign, bounds: &WindowRow, table: &mut Table) -> anyhow::Resu
             bounds.cell.to_string(),
             bounds.window.to_string(),
             valid.to_string(),
-            model.to_owned(),
+            bounds.load.model_name().to_owned(),
             number(bounds.load.concurrency),
             number(bounds.load.rate),
             text(&figure.metric),

@@ -72,6 +72,14 @@ mod tests {
 
     /// The first JSON document of a run in a format, and the name of its file.
     fn exported(users: Option<u32>, format: ExportFormat) -> (String, Value) {
+        let files = files(users, format);
+        let name = files[0].0.clone();
+        let text: String = files.into_iter().filter(|(of, _)| *of == name).map(|(_, text)| text).collect();
+        (name, serde_json::from_str(&text).expect("JSON"))
+    }
+
+    /// The names and parts of the files of a run in a format.
+    fn files(users: Option<u32>, format: ExportFormat) -> Vec<(String, String)> {
         let dir = tempfile::tempdir().expect("a directory");
         let mut specimen = Specimen::sessions(users, 40);
         specimen.plan["started_at"] = "2026-01-01T00-00-00".into();
@@ -90,9 +98,7 @@ mod tests {
         )
         .expect("told");
         files.extend(exporter.finish(&of).expect("told"));
-        let name = files[0].name.clone();
-        let text: String = files.into_iter().filter(|file| file.name == name).map(|file| file.text).collect();
-        (name, serde_json::from_str(&text).expect("JSON"))
+        files.into_iter().map(|file| (file.name, file.text)).collect()
     }
 
     #[test]
@@ -117,6 +123,11 @@ mod tests {
         assert_eq!((name.as_str(), &seed["request_rate"]), ("protocol_demos_s25_cell0_w1.json", &Value::Null));
         assert_eq!(seed["tarebench"]["session_rate"], 25.0);
         assert!(seed["tarebench"]["marks"].to_string().contains(warning));
+        for (users, model) in [(None, "open-sessions"), (Some(3), "closed-sessions")] {
+            let texts = |format| files(users, format).into_iter().map(|(_, text)| text).collect::<String>();
+            assert!(texts(ExportFormat::Csv).contains(&format!(",{model},")));
+            assert!(texts(ExportFormat::Prometheus).contains(&format!("load=\"{model}\"")));
+        }
         // users have no rate, and nothing is said of one
         let (_, vllm) = exported(Some(3), ExportFormat::Vllm);
         assert_eq!((&vllm["request_rate"], vllm.get("tarebench_session_rate")), (&json!("inf"), None));

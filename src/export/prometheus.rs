@@ -13,7 +13,7 @@ use super::measured::{Campaign, MeasuredWindow};
 use super::{Exported, Exporter, marks, published};
 use crate::analysis::definitions::rules::GateState;
 use crate::rundir::run_json::{Requests, VerdictKind, Window};
-use crate::rundir::window::{LoadModel, WindowRow};
+use crate::rundir::window::WindowRow;
 
 /// The format.
 #[derive(Debug, Default)]
@@ -87,14 +87,7 @@ fn samples(of: &Campaign, bounds: &WindowRow, window: &Window, page: &mut Page) 
     put(VALID, &[], Some(f64::from(marks::is_valid(&of.run, bounds.cell, bounds.window))));
     let (concurrency, rate) = (text(bounds.load.concurrency), text(bounds.load.rate));
     let info = [
-        (
-            "load",
-            match bounds.load.model {
-                LoadModel::Closed => "closed",
-                LoadModel::Open => "open",
-                LoadModel::Trace => "trace",
-            },
-        ),
+        ("load", bounds.load.model_name()),
         ("concurrency", concurrency.as_str()),
         ("rate", &rate),
         ("model", of.model()),

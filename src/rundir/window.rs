@@ -80,6 +80,18 @@ pub struct Load {
 }
 
 impl Load {
+    /// `closed`, `open` or `trace`; of sessions `closed-sessions`, whose concurrency is users, and `open-sessions`, whose rate
+    /// is sessions/s.
+    pub fn model_name(&self) -> &'static str {
+        match (self.model, self.sessions.is_some()) {
+            (LoadModel::Closed, false) => "closed",
+            (LoadModel::Closed, true) => "closed-sessions",
+            (LoadModel::Open, false) => "open",
+            (LoadModel::Open, true) => "open-sessions",
+            (LoadModel::Trace, _) => "trace",
+        }
+    }
+
     /// Requests/s asked for. None where there is no such rate: in closed loop, for all at once, and where sessions arrive,
     /// most of whose requests follow a reply.
     pub fn request_rate(&self) -> Option<f64> {
