@@ -264,8 +264,7 @@ fn load(plan: &Plan) -> Vec<String> {
         true => "open loop".to_owned(),
         false => format!("closed loop at {}", closed.join(", ")),
     };
-    let (each, windows) = (plan.drop + plan.num_prompts, plan.windows);
-    let windows = if windows == 1 { "1 window".to_owned() } else { format!("{windows} windows") };
+    let (each, windows) = (plan.drop + plan.num_prompts, windows_of(plan));
     let size = match plan.duration() {
         Some(lasts) => format!("{}, then what is under way ends", of_time(lasts)),
         None => format!("{each} requests"),
@@ -288,6 +287,10 @@ fn load(plan: &Plan) -> Vec<String> {
         }
     }
     lines
+}
+
+fn windows_of(plan: &Plan) -> String {
+    if plan.windows == 1 { "1 window".to_owned() } else { format!("{} windows", plan.windows) }
 }
 
 /// A load of conversations or tasks.
@@ -334,7 +337,7 @@ fn of_sessions(plan: &Plan, sessions: &Sessions, long: &str) -> Vec<String> {
         ),
     };
     let mut lines = vec![
-        format!("load     {led}; {} windows each of {size}", plan.windows),
+        format!("load     {led}; {} each of {size}", windows_of(plan)),
         format!("         {each} each, {}", between(sessions)),
         format!(
             "         a request carries what was said before, replies as the server gives them, and its own message: mean {:.0} tokens as \

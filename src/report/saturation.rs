@@ -24,15 +24,16 @@ const WIDEST: usize = 100;
 /// How far lines below one of the table stand in.
 const INDENT: usize = 8;
 
-/// What is to be done, before the first window.
-pub fn announcement(settings: &Settings, dir: &Path) -> String {
+/// What is to be done, before the first window. `sessions` are those of a window, where requests are turns of them.
+pub fn announcement(settings: &Settings, sessions: Option<u64>, dir: &Path) -> String {
     format!(
         "saturate  {}: the highest at which {}; windows of {} and {} s at least; at most {} windows and {} s; \
          every file goes to {}",
         raised(settings),
         goals(settings),
-        match settings.sessions {
-            Some(_) => "sessions".to_owned(),
+        match sessions {
+            Some(1) => "1 session".to_owned(),
+            Some(n) => format!("{} sessions", count(n)),
             None => format!("{} requests", count(settings.num_prompts)),
         },
         settings.step_duration_s,

@@ -1,6 +1,7 @@
 //! `saturate`: the highest load at which a server still meets its goals, and what it can do at all. Every window is a
 //! real campaign in a run directory of its own; what the search makes of them is a function of their files.
 
+pub mod campaigns;
 pub mod document;
 pub mod record;
 pub mod settings;
@@ -11,7 +12,6 @@ use crate::campaign::{self, Ended, Voice};
 use crate::cli::RunArgs;
 use crate::plan::Plan;
 use crate::report::{html, saturation as report};
-use crate::rundir::kind;
 use crate::verify;
 use anyhow::{Context, bail};
 use bench_engine::clock::{Clock, SystemClock};
@@ -68,7 +68,7 @@ pub fn saturate(
         points: None,
     };
     record.write(&dir)?;
-    voice.say(report::announcement(&record.settings, &dir));
+    voice.say(report::announcement(&record.settings, record.settings.sessions_of_window(&run), &dir));
     let mut searching = Searching { dir: &dir, run: &run, record, stop, voice, environment, began: SystemClock.now() };
     let interrupted = searching.windows()?;
     let document = publish(&dir)?;
@@ -138,7 +138,7 @@ impl Searching<'_> {
                     return self.end(End::Failed(format!("{error:#}")));
                 }
             };
-            if self.stop.load(Ordering::Relaxed) || ended.interrupted {
+            if ended.interrupted {
                 self.record.cut_off = Some(name);
                 return self.end(End::Interrupted).map(|_| true);
             }
@@ -154,6 +154,10 @@ impl Searching<'_> {
             self.record.write(self.dir)?;
             self.voice.say(report::line(&figures));
             replayed.take(figures);
+            // too late to cut this one off
+            if self.stop.load(Ordering::Relaxed) {
+                return self.end(End::Interrupted).map(|_| true);
+            }
         }
         self.points(replayed.search.bracket().good)
     }
@@ -217,13 +221,15 @@ pub fn is_search(dir: &Path) -> bool {
     dir.join(record::FILE).is_file() && !dir.join("plan.json").exists()
 }
 
-/// Verifies every window of a search from its rows, also one that was cut off, then carries the search through again over them and compares
-/// `saturation.json` and its report to the last bit. No other run may lie there. What was verified, in words.
+/// Verifies that a search names every campaign that was begun and every run that lies there, and each window from its
+/// rows, also one that was cut off; then carries the search through again over them and compares `saturation.json` and
+/// its report to the last bit. What was verified, in words.
 ///
 /// # Errors
 /// The first difference.
 pub fn verify(dir: &Path) -> anyhow::Result<String> {
     let record = Record::read(dir)?;
+    campaigns::check(dir, &record)?;
     let (mut windows, mut rows, mut directories) = (0, 0, 0);
     for name in record.named() {
         let of = dir.join(name);
@@ -248,24 +254,9 @@ pub fn verify(dir: &Path) -> anyhow::Result<String> {
             bail!("{name}: it is not as long as what is recomputed");
         }
     }
-    strays(dir, &record)?;
     Ok(format!(
         "verified: {rows} rows, {windows} windows in {directories} run directories; the search over them, {}, {REPORT} and \
          {PAGE}, bit for bit",
         document::FILE
     ))
-}
-
-/// A window that was run and is in no figure may be one that did not please.
-fn strays(dir: &Path, record: &Record) -> anyhow::Result<()> {
-    let found = [kind::runs_in(dir), kind::runs_in(&dir.join("steps"))].concat();
-    let named: Vec<PathBuf> = record.named().map(|name| dir.join(name)).collect();
-    match found.iter().find(|run| !named.contains(run)) {
-        Some(stray) => bail!(
-            "{} is a run directory that {} does not name: a window was left out of the search, or a run was put there",
-            stray.display(),
-            record::FILE
-        ),
-        None => Ok(()),
-    }
 }

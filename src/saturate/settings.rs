@@ -224,6 +224,12 @@ impl Settings {
         Ok(plan)
     }
 
+    /// How many sessions a window has, in its first try; None where requests are no turns of sessions.
+    pub fn sessions_of_window(&self, run: &RunArgs) -> Option<u64> {
+        let args = RunArgs { num_prompts: Some(self.num_prompts), ..run.clone() };
+        has_sessions(run).then(|| of_whole_sessions(args, run, 1).num_sessions).flatten()
+    }
+
     /// The campaign at shares of the optimum; None where none are wanted.
     ///
     /// # Errors
@@ -368,6 +374,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
     use crate::load_point;
+    use crate::report::saturation::announcement;
     use clap::Parser;
 
     fn args(flags: &[&str]) -> SaturateArgs {
@@ -420,12 +427,19 @@ mod tests {
         };
         let of = |plan: &Plan| plan.sessions.as_ref().map(|s| (s.num_sessions, s.drop_sessions)).expect("sessions");
         assert_eq!((of(&plan(1, 1)), of(&plan(40, 3))), ((110, 2), (330, 40)));
+        assert_eq!(found.sessions_of_window(&of_run.run), Some(110));
         assert!(plan(1, 1).num_prompts >= 400, "enough turns to show 99 %");
         assert!(matches!(&plan(8, 1).cells[..], [load_point::Cell::Sessions(load)] if load.slots == 8));
         let own = args(&[&flags[..], &["--num-sessions", "50"]].concat());
         let trial = Trial { purpose: Purpose::Climb, load: Some(4.0), requests: 3, attempt: 0 };
         let own = found.plan(&own.run, &trial, Path::new("x"), 60.0, |_| None).expect("a plan");
         assert_eq!(of(&own), (150, 4));
+        let said_of = |more: &[&str]| {
+            let args = args(&[&flags[..], more].concat());
+            announcement(&found, found.sessions_of_window(&args.run), Path::new("x"))
+        };
+        assert!(said_of(&["--num-sessions", "50"]).contains("; windows of 50 sessions and "));
+        assert!(said_of(&["--num-sessions", "1"]).contains("; windows of 1 session and "));
         let said = |flags: &[&str]| Settings::of(&args(flags), |_| None).expect_err("refused").to_string();
         let rate = said(&["--goodput", "ttft:500", "--chain", "10"]);
         assert!(

@@ -7,6 +7,10 @@ use super::sessions::SessionLaw;
 use super::{Content, Lengths, Workload};
 use std::io;
 
+fn entries(n: u64) -> String {
+    if n == 1 { "1 entry".to_owned() } else { format!("{n} entries") }
+}
+
 impl Workload {
     /// Its name, and by what its lengths are multiplied.
     pub fn words(&self) -> String {
@@ -15,7 +19,7 @@ impl Workload {
                 format!("histogram {} ({} requests in {} pairs of lengths)", h.path, h.counted, h.pairs)
             }
             Lengths::ShareGpt(d) | Lengths::Jsonl(d) => {
-                format!("{} {} ({} entries)", self.lengths.name(), d.path, d.entries)
+                format!("{} {} ({})", self.lengths.name(), d.path, entries(d.entries))
             }
             drawn => drawn.name().to_owned(),
         };
@@ -66,15 +70,17 @@ impl Workload {
         if !dataset.dropped.is_empty() {
             let reasons: Vec<String> = dataset.dropped.iter().map(|(why, n)| format!("{n} with {why}")).collect();
             let n = dataset.dropped.values().sum::<u64>();
-            said.push(format!("{n} entries give no {what}: {}", reasons.join(", ")));
+            let give = if n == 1 { "gives" } else { "give" };
+            said.push(format!("{} {give} no {what}: {}", entries(n), reasons.join(", ")));
         }
         let selection = dataset.select(self.seed, drop, kept).map_err(io::Error::other)?;
         let (have, wanted) = (selection.measured.len() as u64, measured.max(kept));
         let warm_up = selection.warm_up.len();
-        said.push(format!("{have} entries for the measured {what}s, {warm_up} for the warm-up"));
+        said.push(format!("{} for the measured {what}s, {warm_up} for the warm-up", entries(have)));
         if wanted > have && self.cache != Cache::Repeat {
             said.push(format!(
-                "WARNING: a window wants {wanted} measured {what}s and has {have} entries for them: it starts over after every {have}"
+                "WARNING: a window wants {wanted} measured {what}s and has {} for them: it starts over after every {have}",
+                entries(have)
             ));
         }
         Ok(())

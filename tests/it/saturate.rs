@@ -3,6 +3,7 @@
 use crate::binary::{MockProcess, Place, tarebench};
 use serde_json::Value;
 use std::fs;
+use std::path::Path;
 
 /// A mock of `slots` slots that serves a request in 20 ms, whoever asks.
 fn mock(slots: u32) -> MockProcess {
@@ -65,8 +66,8 @@ fn a_figure_that_was_changed_is_found() {
     assert!(changed("steps/00-climb-1/run.json", "\"kept\": 60", "\"kept\": 61").contains("run.json"));
 
     // a window that was run and does not count
-    for stray in ["steps/07-climb-8", "elsewhere"] {
-        fs::create_dir(file(stray)).expect("made");
+    for stray in ["steps/07-climb-8", "elsewhere", "extra/deeper/99-stray"] {
+        fs::create_dir_all(file(stray)).expect("made");
         assert_eq!(place.verify().code, Some(0), "no run lies there");
         fs::copy(file("steps/00-climb-1/plan.json"), file(stray).join("plan.json")).expect("copied");
         let found = place.verify();
@@ -86,6 +87,59 @@ fn a_figure_that_was_changed_is_found() {
         assert!(done.err.contains("is a search by tarebench saturate"), "{command}: {}", done.err);
         assert!(done.err.contains("steps/00-climb-1"), "{command}: {}", done.err);
     }
+}
+
+#[test]
+fn a_window_that_was_left_out_is_missed() {
+    let (place, mock) = (Place::new(), mock(4));
+    let done = search(&mock.url, &place, &["--step-duration", "0", "--over", "concurrency", "--max-steps", "2"]);
+    assert_eq!(done.code, Some(3), "{}{}", done.out, done.err);
+    let whole = place.json("search.json");
+    let last = whole["steps"][1]["dir"].as_str().expect("two steps").to_owned();
+    let aside = tempfile::tempdir().expect("a directory");
+    let (file, away) = (|name: &str| place.dir.join(name), aside.path().join("away"));
+    let write = |record: &Value| fs::write(file("search.json"), record.to_string()).expect("written");
+    let refused = |words: &[&str]| {
+        let found = place.verify();
+        assert_eq!(found.code, Some(1), "{words:?}: {}{}", found.out, found.err);
+        assert!(words.iter().all(|words| found.out.contains(words)), "{words:?}: {}", found.out);
+    };
+    let moved = |from: &Path, to: &Path| fs::rename(from, to).expect("moved");
+
+    moved(&file(&last), &away);
+    refused(&[&last, "the directory is gone"]);
+    let mut fewer = whole.clone();
+    fewer["settings"]["bounds"]["max_steps"] = 1.into();
+    fewer["steps"].as_array_mut().expect("steps").pop();
+    write(&fewer);
+    assert_eq!(tarebench(&["report", place.out()]).code, Some(0));
+    refused(&["steps/ledger.jsonl names", &last, "a window was left out"]);
+
+    let mut cut_off = whole.clone();
+    cut_off["steps"].as_array_mut().expect("steps").pop();
+    cut_off["cut_off"] = last.clone().into();
+    cut_off["ended"] = serde_json::json!({"kind": "interrupted"});
+    write(&cut_off);
+    refused(&[&last, "the directory is gone"]);
+    fs::create_dir(file(&last)).expect("made");
+    refused(&[&last, "the file is gone"]);
+    fs::remove_dir(file(&last)).expect("removed");
+    moved(&away, &file(&last));
+    refused(&[&last, "it ended by itself (complete"]);
+
+    write(&whole);
+    assert_eq!(tarebench(&["report", place.out()]).code, Some(0));
+    assert_eq!(place.verify().code, Some(0));
+    let ledger = file("steps/ledger.jsonl");
+    let lines = fs::read_to_string(&ledger).expect("a ledger");
+    moved(&ledger, &away);
+    refused(&["steps/ledger.jsonl is missing", "put it back"]);
+    let first_two: String = lines.split_inclusive('\n').take(2).collect();
+    fs::write(&ledger, first_two).expect("written");
+    refused(&[&last, "steps/ledger.jsonl does not name it"]);
+    let last_two: String = lines.split_inclusive('\n').skip(2).collect();
+    fs::write(&ledger, last_two).expect("written");
+    refused(&["steps/ledger.jsonl: line 1: was cut off"]);
 }
 
 /// Far above what the server can do, windows end early, and say so.

@@ -76,7 +76,7 @@ fn conversations_of_a_file_are_chosen_and_cut_by_their_turns() {
     let (plan, words) =
         said(&["--sessions", "2..4", "--workload", &sharegpt, "--num-sessions", "3", "--drop-sessions", "0"]);
     assert_eq!(plan["num_prompts"], 2 + 3 + 4, "{words}");
-    assert!(words.contains("1 entries give no conversation: 1 with fewer than 2 questions with an answer"), "{words}");
+    assert!(words.contains("1 entry gives no conversation: 1 with fewer than 2 questions with an answer"), "{words}");
     assert!(words.contains("3 entries for the measured conversations, 0 for the warm-up"), "{words}");
     let (_, words) = said(&["--sessions", "2..4", "--workload", &sharegpt]);
     assert!(words.contains("WARNING: a window wants 30 measured conversations and has 2 entries"), "{words}");

@@ -117,7 +117,7 @@ fn texts_come_from_their_file() {
     let path = conversations.path().to_str().expect("text");
     let done = run(&mock.url, &place, &["--dataset-name", "sharegpt", "--dataset-path", path]);
     let rows = rows_of(&place, &done);
-    assert!(done.err.contains("1 entries give no request: 1 with no list of turns"), "{}", done.err);
+    assert!(done.err.contains("1 entry gives no request: 1 with no list of turns"), "{}", done.err);
     assert!(done.err.contains("it starts over after every 7"), "{}", done.err);
     assert!(
         rows.iter().all(|r| r.asked_prompt_tokens == 3 && r.prompt_tokens == Some(3) && r.length_met == Some(true))
