@@ -105,9 +105,12 @@ fn length_of_one(text: &[u8], character: char) -> Option<usize> {
     in_json(text, character).or_else(|| in_html(text, character)).or_else(|| in_url(text, character))
 }
 
-/// `\/`, `\u002b`.
+/// `\/`, `\u002b`; `\\/`, `\\u002b` in a document that is a string of another.
 fn in_json(text: &[u8], character: char) -> Option<usize> {
-    match text {
+    let signs = text.iter().take(LONGEST_CODED).take_while(|byte| **byte == b'\\').count();
+    let outer = if character == '\\' { 0 } else { signs.saturating_sub(1) };
+    let text = &text[outer..];
+    let length = match text {
         [b'\\', sign, ..] if character.is_ascii_punctuation() && char::from(*sign) == character => Some(2),
         [b'\\', b'u', ..] => {
             let mut at = 0;
@@ -119,7 +122,8 @@ fn in_json(text: &[u8], character: char) -> Option<usize> {
             Some(at)
         }
         _ => None,
-    }
+    };
+    length.map(|length| outer + length)
 }
 
 /// `&#43;`, `&#x2b;`, `&plus;`.
@@ -178,6 +182,7 @@ mod tests {
             r#"sk-pl\/nted+1&<\"'"#,
             r#"sk-pl/nted\u002B1\u0026\u003c\u0022\u0027"#,
             r#"\u0073k-pl\/nted%2b1\u0026&lt;&quot;&#39;"#,
+            r#"sk-pl\\\/nted\\u002B1\\\u0026<\\"\\\\u0027"#,
             "sk-pl&#x2F;nted&#43;1&amp;&lt;&quot;&#39;",
             "sk&#45;pl&sol;nted&plus;1&amp;&#060;&quot;&apos;",
         ] {
