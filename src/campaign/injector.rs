@@ -3,6 +3,7 @@
 
 use crate::injection::{Action, Injection};
 use crate::reading::printable;
+use crate::reading::redaction::without_rest;
 use crate::rundir::mark::{MarkOutcome, MarkRow};
 use anyhow::Context;
 use bench_engine::units::{Instant, Nanos};
@@ -139,7 +140,10 @@ impl Shell {
     }
 
     fn lines(&self, secret: Option<&str>) -> Vec<String> {
-        let text = String::from_utf8_lossy(&self.tail);
+        let mut text = String::from_utf8_lossy(&self.tail).into_owned();
+        if self.tail.len() >= CHUNK {
+            text = without_rest(text.trim_start_matches('\u{fffd}'), secret);
+        }
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(LINES)..].iter().map(|line| printable(line, secret)).collect()
     }

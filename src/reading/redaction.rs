@@ -37,6 +37,26 @@ pub fn without_cut(text: &str, secrets: Option<&str>) -> String {
     lines(secrets).fold(without(text, secrets), |text, secret| without_coded(text, secret, true))
 }
 
+/// A text whose beginning was cut off, without what stands of a secret at its very beginning.
+pub fn without_rest(text: &str, secrets: Option<&str>) -> String {
+    let rest = |text: &str, secret: &str| {
+        // of a coded character that was cut in two, the rest stands before
+        let coded = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'#' | b';');
+        let before = text.bytes().take(LONGEST_CODED).take_while(|byte| coded(byte)).count();
+        let ends = || secret.char_indices().skip(1).map(|(at, _)| &secret[at..]).filter(|end| end.len() >= TELLING);
+        (0..=before).find_map(|at| {
+            let length = ends().find_map(|end| length(&text.as_bytes()[at..], end, false))?;
+            Some(at..at + length)
+        })
+    };
+    lines(secrets).fold(text.to_owned(), |mut text, secret| {
+        if let Some(rest) = rest(&text, secret) {
+            text.replace_range(rest, SHOWN);
+        }
+        text
+    })
+}
+
 fn lines(secrets: Option<&str>) -> impl Iterator<Item = &str> {
     secrets.unwrap_or_default().lines().filter(|secret| !secret.is_empty())
 }
@@ -85,9 +105,12 @@ fn length_of_one(text: &[u8], character: char) -> Option<usize> {
     in_json(text, character).or_else(|| in_html(text, character)).or_else(|| in_url(text, character))
 }
 
-/// `\/`, `\u002b`.
+/// `\/`, `\u002b`; `\\/`, `\\u002b` in a document that is a string of another.
 fn in_json(text: &[u8], character: char) -> Option<usize> {
-    match text {
+    let signs = text.iter().take(LONGEST_CODED).take_while(|byte| **byte == b'\\').count();
+    let outer = if character == '\\' { 0 } else { signs.saturating_sub(1) };
+    let text = &text[outer..];
+    let length = match text {
         [b'\\', sign, ..] if character.is_ascii_punctuation() && char::from(*sign) == character => Some(2),
         [b'\\', b'u', ..] => {
             let mut at = 0;
@@ -99,7 +122,8 @@ fn in_json(text: &[u8], character: char) -> Option<usize> {
             Some(at)
         }
         _ => None,
-    }
+    };
+    length.map(|length| outer + length)
 }
 
 /// `&#43;`, `&#x2b;`, `&plus;`.
@@ -158,6 +182,7 @@ mod tests {
             r#"sk-pl\/nted+1&<\"'"#,
             r#"sk-pl/nted\u002B1\u0026\u003c\u0022\u0027"#,
             r#"\u0073k-pl\/nted%2b1\u0026&lt;&quot;&#39;"#,
+            r#"sk-pl\\\/nted\\u002B1\\\u0026<\\"\\\\u0027"#,
             "sk-pl&#x2F;nted&#43;1&amp;&lt;&quot;&#39;",
             "sk&#45;pl&sol;nted&plus;1&amp;&#060;&quot;&apos;",
         ] {
@@ -181,6 +206,21 @@ mod tests {
             assert_eq!(without_cut(whole, Some(key)), whole);
         }
         assert_eq!(without_cut(&format!("{key} {key}"), Some(key)), "[key] [key]");
+    }
+
+    #[test]
+    fn the_end_of_a_key_at_the_beginning_of_a_text_is_taken_out_where_it_was_cut() {
+        let key = "sk-planted/0123456789";
+        for (text, clean) in [
+            ("k-planted/0123456789 no", "[key] no"),
+            ("23456789", SHOWN),
+            ("3456789", "3456789"),
+            ("2Dplanted%2F0123456789!", "2D[key]!"),
+            ("x0123456788", "x0123456788"),
+            ("", ""),
+        ] {
+            assert_eq!(without_rest(text, Some(key)), clean);
+        }
     }
 
     proptest! {
@@ -209,7 +249,7 @@ mod tests {
 
         #[test]
         fn arbitrary_text_never_panics(text in ".{0,80}", key in "[!-~]{1,12}") {
-            for clean in [without(&text, Some(&key)), without_cut(&text, Some(&key))] {
+            for clean in [without, without_cut, without_rest].map(|without| without(&text, Some(&key))) {
                 prop_assert!(clean == text || clean.contains(SHOWN));
             }
         }
