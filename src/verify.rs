@@ -17,6 +17,7 @@ mod goals;
 mod labels;
 mod laws;
 mod ledger;
+mod places;
 mod raw;
 mod server;
 mod sessions;

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::places::Places;
 use super::trace::Replayed;
 use super::turns::Turns;
 use super::{Difference, client, laws, server, window};
@@ -32,7 +33,7 @@ pub(super) struct Raw {
     pub(super) tails: Vec<(FileName, usize)>,
     /// The last window has no line: the run ended in the middle of it.
     pub(super) cut_off: bool,
-    /// The first window whose session laws are not the planned ones, or row of a session that does not fit those before it.
+    /// The first window that is not as planned, or row that does not fit its window and the rows before it.
     pub(super) contradiction: Option<Difference>,
 }
 
@@ -76,16 +77,19 @@ impl Raw {
         };
         let mut sent = vec![0; windows.len()];
         let mut replayed = Replayed::new(dir, &plan, &windows);
-        let (mut turns, mut contradiction) = (Turns::new(&windows), laws::hold(&plan, &windows).err());
+        let (mut turns, mut places) = (Turns::new(&windows), Places::new(&plan, &windows));
+        let mut contradiction = laws::hold(&plan, &windows, cut_off).err();
         each_row(dir, &mut request_tails, &mut |at, row, h| {
             rows += 1;
             let key = (u64::from(row.cell), u64::from(row.window));
             let pile: &mut Pile = piles.entry(key).or_default();
             pile.counted += 1;
             pile.last_h = Some(h);
-            let Some(index) = windows.iter().position(|w| (number(w, "cell"), number(w, "window")) == key) else {
-                return Ok(());
-            };
+            let index = windows.iter().position(|w| (number(w, "cell"), number(w, "window")) == key);
+            if contradiction.is_none() {
+                contradiction = places.take(&row, at, index).err();
+            }
+            let Some(index) = index else { return Ok(()) };
             if let Some(replayed) = &mut replayed {
                 replayed.take(&row, at)?;
             }
@@ -101,6 +105,9 @@ impl Raw {
             }
             Ok(())
         })?;
+        if contradiction.is_none() {
+            contradiction = places.finish().err();
+        }
         for (index, line) in windows.iter().enumerate() {
             let pile = piles.remove(&(number(line, "cell"), number(line, "window"))).unwrap_or_default();
             check(dir, line, index + 1, &pile, request_tails.first())?;

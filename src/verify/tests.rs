@@ -113,7 +113,7 @@ fn one_digit_in_each_file_is_found() {
     let found = fails_with("health.jsonl", "\"voluntary_switches\":3", "\"voluntary_switches\":4");
     assert_eq!(found, "health.jsonl was changed: report.md has another SHA-256 of it");
     let found = fails_with("plan.json", "\"run_id\": \"r1\"", "\"run_id\": \"r2\"");
-    assert_eq!(found, "run.json:4: run_id: stored \"r1\", recomputed \"r2\"");
+    assert_eq!(found, "windows.jsonl:1: run: stored \"r1\", recomputed \"r2\"");
     let found = fails_with("run.json", "\"p50_ms\": 5.03", "\"p50_ms\": 5.04");
     let line = "cells[0].windows[0].metrics.ttft.gross.p50_ms: stored 5.04, recomputed 5.03";
     assert!(found.starts_with("run.json:") && found.contains(line), "{found}");
@@ -127,6 +127,10 @@ fn a_changed_page_is_found() {
     let dir = tempfile::tempdir().unwrap();
     let mut specimen = Specimen::campaign();
     specimen.plan["run_id"] = "campaign-7".into();
+    for (bounds, rows) in &mut specimen.windows {
+        bounds.run = "campaign-7".into();
+        rows.iter_mut().for_each(|row| row.run = "campaign-7".into());
+    }
     publish(&mut specimen, dir.path());
     verify(dir.path()).unwrap();
     let page = fs::read_to_string(dir.path().join("report.html")).unwrap();
@@ -1251,4 +1255,97 @@ fn numbers_that_were_used_up_are_told_alike() {
     let found = run_verdicts(&raw, &cells).into_iter().find(|v| v["kind"] == "used_up").unwrap();
     assert!(found["text"].as_str().unwrap().contains("of the 60 s asked for: its 16777214 requests"), "{found}");
     assert_eq!(found["window"], 1);
+}
+
+/// A directory made anew of changed rows or windows, with a hash chain and reports of its own, contradicts itself still.
+#[test]
+fn rows_out_of_their_place_are_found() {
+    type Change = fn(&mut Specimen);
+    let told = |mut specimen: Specimen, change: Change| {
+        let dir = tempfile::tempdir().unwrap();
+        change(&mut specimen);
+        publish(&mut specimen, dir.path());
+        verify(dir.path()).map(|_| ()).map_err(|difference| difference.to_string())
+    };
+    let changes: [(Change, &str); 15] = [
+        (|s| s.windows[1].0.run = "r0".into(), "windows.jsonl:2: run: stored \"r0\", recomputed \"r1\""),
+        (|s| s.windows[0].1[3].run = "r0".into(), "requests.jsonl:4: run: stored \"r0\", recomputed \"r1\""),
+        (
+            |s| {
+                let row = s.windows[0].1[4].clone();
+                s.windows[1].1.push(row);
+            },
+            "requests.jsonl:61: cell/window: stored 0/0, recomputed 0/1, as in the rows before",
+        ),
+        (
+            |s| s.windows[0].1[4].trace_id = 5,
+            "requests.jsonl:6: trace_id: stored 5, recomputed one that has no row yet",
+        ),
+        (
+            |s| s.windows[1].1.retain(|row| row.trace_id != 7),
+            "windows.jsonl:2: trace_id: stored 7 has no row, recomputed 7 has one",
+        ),
+        (
+            |s| s.windows[1].1.retain(|row| row.trace_id < 29),
+            "windows.jsonl:2: trace_id: stored 29 has no row, recomputed 29 has one",
+        ),
+        (|s| s.windows[1].1.clear(), "windows.jsonl:2: trace_id: stored 0 has no row, recomputed 0 has one"),
+        (
+            |s| s.windows.iter_mut().for_each(|(w, _)| (w.load.model, w.planned) = (LoadModel::Open, 29)),
+            "windows.jsonl:1: planned: stored 29, recomputed 30",
+        ),
+        (|s| s.windows[0].1[5].phase = Phase::Warmup, "requests.jsonl:6: phase: stored Warmup, recomputed Measured"),
+        (|s| s.windows[0].1[5].due += MS, "requests.jsonl:6: taken: stored "),
+        (|s| s.windows[0].1[5].submit = Some(3), "requests.jsonl:6: submit: stored 3, recomputed "),
+        (|s| s.windows[0].1[5].first_byte.as_mut().unwrap().seen = 3, "requests.jsonl:6: first_byte.seen: stored 3, "),
+        (
+            |s| s.windows[0].1[5].first_token.as_mut().unwrap().seen = 3,
+            "requests.jsonl:6: first_token.seen: stored 3, ",
+        ),
+        (|s| s.windows[0].1[5].done.as_mut().unwrap().seen = 3, "requests.jsonl:6: done.seen: stored 3, "),
+        (|s| s.windows[0].1[5].end.as_mut().unwrap().seen = 3, "requests.jsonl:6: end.seen: stored 3, "),
+    ];
+    for (change, words) in changes {
+        let found = told(Specimen::two_windows(), change);
+        assert!(found.as_ref().is_err_and(|text| text.starts_with(words)), "{words}: {found:?}");
+    }
+    // a window that was cut short may lack any of its rows
+    let cut: Change = |s| {
+        s.windows[1].0.interrupted = true;
+        s.windows[1].1.retain(|row| ![7, 29].contains(&row.trace_id));
+    };
+    assert_eq!(told(Specimen::two_windows(), cut), Ok(()));
+    let hosts: Change = |s| {
+        s.plan["shard"] = json!({"index": 2, "of": 3});
+        for (bounds, rows) in &mut s.windows {
+            (bounds.planned, bounds.drop) = (10, 0);
+            rows.retain(|row| row.trace_id % 3 == 1);
+            rows.iter_mut().for_each(|row| row.phase = Phase::Measured);
+        }
+    };
+    assert_eq!(told(Specimen::two_windows(), hosts), Ok(()));
+    let sessions: [(Change, &str); 4] = [
+        (|s| s.windows[0].1[2].session = None, "requests.jsonl:3: session: stored null, recomputed a turn"),
+        (
+            |s| s.windows[0].1.retain(|row| row.session.as_ref().is_none_or(|turn| turn.id != 39)),
+            "windows.jsonl:1: session.id: stored 39 has no row, recomputed 39 has one",
+        ),
+        (
+            |s| s.windows[0].1.retain(|row| row.session.as_ref().is_none_or(|turn| (turn.id, turn.turn) != (38, 3))),
+            "windows.jsonl:1: session.turn: stored 3 of session 38 has no row, recomputed it has one",
+        ),
+        (
+            |s| {
+                let rows = &mut s.windows[0].1;
+                let of_last = |row: &&mut Row| row.session.as_ref().is_some_and(|turn| turn.id == 39);
+                rows.iter_mut().filter(of_last).for_each(|row| row.trace_id += 1);
+            },
+            "windows.jsonl:1: session.trace_id: stored 119 for the first turn of session 39, recomputed 118",
+        ),
+    ];
+    for (change, words) in sessions {
+        let found = told(Specimen::sessions(None, 40), change);
+        assert!(found.as_ref().is_err_and(|text| text.starts_with(words)), "{words}: {found:?}");
+    }
+    assert_eq!(told(Specimen::sessions(None, 40), |_| ()), Ok(()));
 }
