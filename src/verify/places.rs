@@ -155,10 +155,8 @@ impl<'a> Places<'a> {
 /// The first stamp that is earlier than one before it: its field, it, and that one.
 fn backwards(row: &Row) -> Option<(&'static str, u64, u64)> {
     let seen = |stamp: Option<Stamp>| stamp.map(|stamp| stamp.seen);
-    // what follows a reply is due by its arrival, which is known only within the mapping between the clocks
-    let due = Some(row.due).filter(|_| row.session.as_ref().is_none_or(|turn| turn.after.is_none()));
-    let sending =
-        [("due", due), ("taken", row.taken), ("submit", row.submit), ("handed", row.handed), ("sent", row.sent)];
+    // a due may be the arrival of a reply, which is known only within the mapping between the clocks: it is not held here
+    let sending = [("taken", row.taken), ("submit", row.submit), ("handed", row.handed), ("sent", row.sent)];
     let reply = [
         ("submit", row.submit),
         ("first_byte.seen", seen(row.first_byte)),
