@@ -17,7 +17,6 @@ mod goals;
 mod labels;
 mod laws;
 mod ledger;
-mod places;
 mod raw;
 mod server;
 mod sessions;

@@ -7,7 +7,6 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::places::Places;
 use super::trace::Replayed;
 use super::turns::Turns;
 use super::{Difference, client, laws, server, window};
@@ -33,7 +32,7 @@ pub(super) struct Raw {
     pub(super) tails: Vec<(FileName, usize)>,
     /// The last window has no line: the run ended in the middle of it.
     pub(super) cut_off: bool,
-    /// The first window that is not as planned, or row that does not fit its window and the rows before it.
+    /// The first window that is not as planned, or row of a session that does not fit those before it.
     pub(super) contradiction: Option<Difference>,
 }
 
@@ -77,7 +76,7 @@ impl Raw {
         };
         let mut sent = vec![0; windows.len()];
         let mut replayed = Replayed::new(dir, &plan, &windows);
-        let (mut turns, mut places) = (Turns::new(&windows), Places::new(&plan, &windows));
+        let mut turns = Turns::new(&windows);
         let mut contradiction = laws::hold(&plan, &windows, cut_off).err();
         each_row(dir, &mut request_tails, &mut |at, row, h| {
             rows += 1;
@@ -85,11 +84,9 @@ impl Raw {
             let pile: &mut Pile = piles.entry(key).or_default();
             pile.counted += 1;
             pile.last_h = Some(h);
-            let index = windows.iter().position(|w| (number(w, "cell"), number(w, "window")) == key);
-            if contradiction.is_none() {
-                contradiction = places.take(&row, at, index).err();
-            }
-            let Some(index) = index else { return Ok(()) };
+            let Some(index) = windows.iter().position(|w| (number(w, "cell"), number(w, "window")) == key) else {
+                return Ok(());
+            };
             if let Some(replayed) = &mut replayed {
                 replayed.take(&row, at)?;
             }
@@ -105,9 +102,6 @@ impl Raw {
             }
             Ok(())
         })?;
-        if contradiction.is_none() {
-            contradiction = places.finish().err();
-        }
         for (index, line) in windows.iter().enumerate() {
             let pile = piles.remove(&(number(line, "cell"), number(line, "window"))).unwrap_or_default();
             check(dir, line, index + 1, &pile, request_tails.first())?;
